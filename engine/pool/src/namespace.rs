@@ -57,7 +57,6 @@ mod write;
 use engram_files::paths::NAMESPACE_FILE;
 use engram_files::paths::folder;
 use engram_files::paths::place;
-use engram_files::pool_file::FORMAT;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -112,16 +111,6 @@ struct NamespaceFile {
 pub fn counter_problem(pool: &Path, name: &str) -> Option<String> {
     let problem = scopes::problem(&place(pool, name))?;
     Some(format!("namespace {name:?}: {problem}"))
-}
-
-/// What is wrong with the mode that a namespace says it has, if anything: its folder has another.
-pub fn mode_problem(pool: &Path, name: &str) -> Option<String> {
-    let file = setup::namespace_file(pool, FORMAT, name).ok()?;
-    let folder = fs::metadata(place(pool, name)).ok()?.mode();
-    mode::problem(&file, folder).map(|problem| {
-        let remedy = format!("engram ns {} {name} --mode {:o}", pool.display(), folder & 0o755);
-        format!("namespace {name:?}: {problem}: give it the mode that it is to have ({remedy})")
-    })
 }
 
 /// The names of all namespaces, in byte order.

@@ -371,22 +371,6 @@ fn what_is_damaged_is_an_error_where_it_is_used() {
     }
 }
 
-/// One digit of a mode is as easily lost as any other byte, and says who may come in.
-#[test]
-fn verify_finds_a_mode_that_the_folder_has_not() {
-    let (fixture, _) = planted();
-    let file = fixture.path.join("ns/default/namespace.toml");
-    let text = fs::read_to_string(&file).unwrap();
-    assert!(text.contains("mode = 448\n"), "{text}");
-    assert_eq!(report_of(&fixture.path).problems, [""; 0]);
-    fs::write(&file, text.replace("mode = 448\n", "mode = 449\n")).unwrap();
-    let problems = report_of(&fixture.path).problems;
-    let [problem] = &problems[..] else { panic!("{problems:?}") };
-    assert!(problem.contains("says mode 701, and its folder has 700"), "{problem}");
-    engram::Pool::set_mode(&fixture.path, "default", 0o700).unwrap();
-    assert_eq!(report_of(&fixture.path).problems, [""; 0]);
-}
-
 type Harm = fn(&Path, &str);
 
 /// A file without which nobody can open the pool is missed, even if all catalogs are sound.

@@ -130,7 +130,6 @@ pub fn verify_with(path: &Path, pulse: &mut dyn FnMut()) -> Result<Report> {
         if let Ok(setup) = &shared {
             report.problems.extend(catalog::file_problem(path, setup));
             report.problems.extend(namespace::counter_problem(path, &name));
-            report.problems.extend(namespace::mode_problem(path, &name));
         }
         let mut walked = Vec::new();
         if report.realm(name.clone(), shared, pulse, &mut walked)? {

@@ -104,17 +104,6 @@ pub(super) fn in_effect(file: &NamespaceFile, folder: u32) -> u32 {
     }
 }
 
-/// Where the folder of a namespace has neither the mode that its description says, nor the next.
-pub(super) fn problem(file: &NamespaceFile, folder: u32) -> Option<String> {
-    let modes = [Some(file.mode), file.next_mode];
-    let found = folder & 0o7777;
-    if modes.iter().flatten().any(|mode| of_folder(*mode) == found) {
-        return None;
-    }
-    let mode = file.mode;
-    Some(format!("{NAMESPACE_FILE} says mode {mode:o}, and its folder has {found:o}"))
-}
-
 /// Whether a process died while it changed the mode, so that more of it is to be done.
 pub fn is_half_changed(pool: &Path, name: &str) -> bool {
     namespace_file(pool, FORMAT, name).is_ok_and(|file| file.next_mode.is_some())
