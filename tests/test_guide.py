@@ -157,9 +157,9 @@ def test_each_link_to_a_file_leads_to_one() -> None:
     assert all(picture.stat().st_size < 150_000 for picture in pictures)
 
 
-def test_the_readme_shows_ten_lines_a_tour_scopes_a_query_an_object_and_the_command() -> None:
+def test_the_readme_shows_ten_lines_a_tour_scopes_a_query_an_object_doors_and_the_command() -> None:
     languages = [block.language for block in DOCUMENTS["README.md"] if block.runs]
-    assert languages == ["python", "python", "python", "python", "python", "sh"]
+    assert languages == ["python"] * 6 + ["sh"]
 
 
 def test_the_guides_tell_of_each_verb_and_format() -> None:

@@ -356,12 +356,16 @@ private:
         });
     }
 
-    // Looks something up and reads it; again where another process replaced it in between.
+    // Looks something up and reads it; again where another process replaced it in between: then
+    // what was found is gone. A name that is gone is told by looking it up.
     template <class Read>
     static void looked_up(const char *doing, const std::string &id, Read read) {
         const int tries_max = 100;
         engram_status status = read();
-        for (int tries = 1; status == ENGRAM_STATUS_BUSY && tries < tries_max; ++tries) {
+        const auto replaced = [&] {
+            return status == ENGRAM_STATUS_BUSY || status == ENGRAM_STATUS_NOT_FOUND;
+        };
+        for (int tries = 1; replaced() && tries < tries_max; ++tries) {
             status = read();
         }
         checked(doing, id, status);
