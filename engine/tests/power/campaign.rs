@@ -227,12 +227,16 @@ fn restart(folder: &Path) {
     }
 }
 
-/// Devices are named by their paths, which an image has elsewhere.
+/// Devices are named by their paths, which an image has elsewhere. A text that is changed for that
+/// loses its checksum; one that was cut short stays as it is.
 fn move_devices(from: &str, root: &Path) {
+    let unchecked = |text: &str| -> String {
+        text.split_once('\n').map_or(text, |(_checksum, rest)| rest).to_owned()
+    };
     for name in ["pool.toml", "creating.toml"] {
         let file = root.join("pool").join(name);
         if let Ok(text) = fs::read_to_string(&file) {
-            let moved = text.replace(from, root.to_str().expect("a plain path"));
+            let moved = unchecked(&text).replace(from, root.to_str().expect("a plain path"));
             fs::write(&file, moved).expect("a description");
         }
     }
@@ -241,6 +245,7 @@ fn move_devices(from: &str, root: &Path) {
     for on_device in below(root).flat_map(|device| below(&device.path())) {
         let file = on_device.path().join(".pool.toml");
         if let Ok(text) = fs::read_to_string(&file) {
+            let text = unchecked(&text);
             let lines = text.lines().map(|line| match line.split_once(" = ") {
                 Some(("inode", _)) => format!("inode = \"{:x}\"\n", pool.ino()),
                 _ => format!("{}\n", line.replace(from, root.to_str().expect("a plain path"))),

@@ -101,7 +101,8 @@ fn a_description_moves_with_its_pool_and_one_that_cannot_be_is_refused() {
     fs::rename(&path, &moved).unwrap();
     assert_eq!(PoolFile::read(&moved).unwrap().devices, slice::from_ref(&moved));
 
-    let sound = fs::read_to_string(moved.join(POOL_FILE)).unwrap();
+    let written = fs::read_to_string(moved.join(POOL_FILE)).unwrap();
+    let (_checksum, sound) = written.split_once('\n').unwrap();
     let format = format!("format = {FORMAT}");
     for (from, to, part) in [
         (UUID, "../../../../../../../../etc/pass", "uuid"),

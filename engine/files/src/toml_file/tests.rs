@@ -42,6 +42,40 @@ fn what_is_written_is_read_with_this_mode_and_nothing_is_left_beside_it() {
 }
 
 #[test]
+fn no_byte_of_it_changes_unnoticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("said.toml");
+    write_toml(&path, &said(448), 0o600).unwrap();
+    let whole = fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        for bit in 0..8 {
+            let mut changed = whole.clone();
+            changed[at] ^= 1 << bit;
+            fs::write(&path, &changed).unwrap();
+            match read_toml::<Said>(&path) {
+                Err(error) => assert_eq!(error.kind(), Kind::Format, "byte {at}, bit {bit}"),
+                // The line is no checksum's any more, or its digit has the other case.
+                Ok(read) => assert_eq!(read, said(448), "byte {at}, bit {bit}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_without_a_checksum_is_taken_as_it_is_and_the_message_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("said.toml");
+    write_toml(&path, &said(448), 0o600).unwrap();
+    let edited = fs::read_to_string(&path).unwrap().replace("448", "449");
+    fs::write(&path, &edited).unwrap();
+    let refused = read_toml::<Said>(&path).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Format);
+    assert!(refused.message().contains("remove that line"), "{}", refused.message());
+    fs::write(&path, edited.split_once('\n').unwrap().1).unwrap();
+    assert_eq!(read_toml::<Said>(&path), Ok(said(449)));
+}
+
+#[test]
 fn the_old_text_stays_whole_for_who_has_it_open() {
     use std::io::Read;
     let dir = tempfile::tempdir().unwrap();
