@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -364,6 +366,17 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "data and shape": ({"data": [1, 2], "shape": (3,)}, r"\(2,\).*\(3,\)"),
     "data and dtype": ({"data": ["a"], "dtype": "f8"}, "data"),
     "masked": ({"data": np.ma.masked_array([1, 2], [True, False])}, "filled"),
+    "masked fields": (
+        {"data": np.ma.array([(1, 2)], mask=[(False, True)], dtype=[("a", int), ("b", int)])},
+        "filled",
+    ),
+    "masked in a list": ({"data": [[np.ma.masked_array([1, 2], [True, False])]]}, "filled"),
+    "masked, cast": ({"data": [np.ma.masked], "dtype": "f4"}, "filled"),
+    "masked attribute": ({"data": 1, "attrs": {"a": [np.ma.masked]}}, "attribute 'a'.*filled"),
+    "frames": ({"data": [pd.DataFrame({"x": [1]}, index=[9])]}, "pandas DataFrame.*to_numpy"),
+    "no frames": ({"data": [pd.DataFrame()]}, "pandas DataFrame"),
+    "labels": ({"data": ([xr.DataArray([1.0], dims="x")],)}, "xarray DataArray.*to_numpy"),
+    "labelled attribute": ({"data": 1, "attrs": {"a": [pd.Series([1])]}}, "pandas Series"),
     "dims": ({"data": [1, 2], "dims": ("x", "y")}, "name 2 dimensions"),
     "dims of int": ({"data": [1, 2], "dims": (1,)}, "dims"),
     "attrs": ({"data": 1, "attrs": [1]}, "attrs"),
@@ -373,6 +386,17 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "surrogates": ({"data": "\ud800"}, "UTF-8"),
     "string surrogates": ({"data": np.array(["\ud800"], object)}, "UTF-8"),
 }
+
+
+@pytest.mark.parametrize("chunks", [None, (2,)])
+def test_masked_values_are_not_written_in_place(pool: engram.Pool, chunks: Any) -> None:
+    array = pool.create_array("x", data=[1.0, 2.0], chunks=chunks)
+    masked = np.ma.masked_array([7.0, -9999.0], [False, True])
+    for key, value in [(..., masked), (..., [7.0, np.ma.masked]), (0, np.ma.masked), (0, [masked])]:
+        with pytest.raises(engram.ArgumentError, match="filled"):
+            array[key] = value
+    array[...] = np.ma.masked_array([3.0, 4.0], False)
+    np.testing.assert_array_equal(array, [3.0, 4.0])
 
 
 @pytest.mark.parametrize("case", WRONG)

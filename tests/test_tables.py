@@ -557,6 +557,17 @@ def test_single_columns_are_refused_with_what_to_put(pool: engram.Pool) -> None:
     assert not len(pool)
 
 
+def test_masked_values_in_a_list_are_refused_and_a_masked_column_has_nulls(
+    pool: engram.Pool,
+) -> None:
+    masked = np.ma.masked_array([1, 2], [False, True])
+    with pytest.raises(engram.ArgumentError, match=r"column 'x' has masked values.*filled"):
+        pool.create_table("t", {"x": [masked]})
+    assert list(pool) == []
+    pool.create_table("t", {"x": masked})
+    assert pool["t"].to_arrow()["x"].to_pylist() == [1, None]
+
+
 def test_an_append_of_another_schema_names_the_column_and_both_types(pool: engram.Pool) -> None:
     schema = pa.schema(
         {"x": pa.float64(), "s": pa.string(), "c": pa.dictionary(pa.int8(), pa.string())}

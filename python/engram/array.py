@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from engram import _engram, times, tokens
+from engram import _engram, kept, times, tokens
 from engram.decoded import Decoded
 from engram.errors import ArgumentError, BusyError
 from engram.handle import Handle, makers
@@ -191,6 +191,8 @@ class Array(Handle, NDArrayOperatorsMixin):
         if dtype.names and field_names(key):
             dtype = dtype[key].base
         times.check("the value", value, dtype)
+        if type(value) is not np.ndarray:
+            kept.check_given("the value", value)
         if not isinstance(value, np.ndarray) and _is_item(key, ndim):
             item = np.empty(1, dtype)
             item[0] = value

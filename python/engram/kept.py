@@ -17,6 +17,13 @@ _EXACT = 2**53
 _WHOLE = {"DataArray", "Variable", "Dataset", "DataTree"}
 
 
+_ITEMS = {bool, int, float, complex, str, bytes, np.float64, np.int64, np.float32, np.str_}
+"""Types of items that have nothing beside their value: most sequences have no others."""
+_DEPTH = 65
+"""Deeper ones, such as a list that is in itself, are more than numpy has dimensions for."""
+_LABELLED = {"pandas", "polars", "pyarrow", "xarray"}
+
+
 def check(what: str, data: Any, made: NDArray[Any]) -> None:
     """Refuse what numpy has made of a sequence, or of another library's object, if it is not equal.
 
@@ -38,6 +45,44 @@ def check(what: str, data: Any, made: NDArray[Any]) -> None:
         _check_strings(what, data, str if kind == "U" else bytes)
     elif kind in "fc" and {*map(type, data)} != {float}:
         _check_numbers(what, data)
+
+
+def check_given(what: str, data: Any, labels: bool = False, depth: int = 0) -> None:
+    """Refuse masked values, also in a sequence of sequences, before numpy makes an array of them.
+
+    With `labels`, a sequence of what has labels, which would go, is refused, too.
+
+    Raises
+    ------
+    ArgumentError
+        If there is one, with what to do.
+
+    """
+    if not isinstance(data, list | tuple):
+        _check_mask(what, data)
+        return
+    if depth == _DEPTH or {*map(type, data)} <= _ITEMS:
+        return
+    for item in data:
+        if type(item) not in _ITEMS:
+            check_given(what, item, labels, depth + 1)
+            is_array = hasattr(type(item), "__array__")
+            if labels and is_array and kind_of(item).partition(" ")[0] in _LABELLED:
+                raise ArgumentError(
+                    f"{what} has a {kind_of(item)} among its items, of which an array would keep "
+                    f"the values alone: put each for itself, or its to_numpy(), the values alone"
+                )
+
+
+def _check_mask(what: str, data: Any) -> None:
+    if not isinstance(data, np.ma.MaskedArray):
+        return
+    mask = np.ma.getmask(data)
+    if mask is not np.ma.nomask and np.atleast_1d(np.ascontiguousarray(mask)).view(bool).any():
+        raise ArgumentError(
+            f"{what} has masked values, and a pool keeps no masks: store data.filled(value), and "
+            "numpy.ma.getmaskarray(data) beside it if it is needed"
+        )
 
 
 def kind_of(data: Any) -> str:

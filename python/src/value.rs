@@ -160,18 +160,10 @@ fn as_array<'py>(
     data: &Bound<'py, PyAny>,
     dtype: Option<&Bound<'py, PyArrayDescr>>,
 ) -> Result<Bound<'py, PyUntypedArray>> {
-    static MASKED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static CHECK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static AS_ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = data.py();
-    let masked = MASKED.import(py, "numpy.ma", "MaskedArray")?;
-    if data.is_instance(masked)?
-        && py.import("numpy.ma")?.call_method1("is_masked", (data,))?.is_truthy()?
-    {
-        return Err(argument(format!(
-            "{what} has masked values, and a pool keeps no masks: store data.filled(value), and \
-             numpy.ma.getmaskarray(data) beside it if it is needed"
-        )));
-    }
+    CHECK.import(py, "engram.kept", "check_given")?.call1((what, data, dtype.is_none()))?;
     let array = AS_ARRAY
         .import(py, "numpy", "asarray")?
         .call1((data, dtype))

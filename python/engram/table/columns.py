@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engram.errors import ArgumentError
-from engram.kept import kind_of
+from engram.kept import check_given, kind_of
 from engram.later import is_of
 from engram.table.arrow import pa
 
@@ -32,6 +32,9 @@ def of_mapping(data: Mapping[Any, Any], kept: Any) -> Any:
                 "would drop: give pandas.DataFrame(data), or its to_numpy()"
             )
     data = {name: list(x) if isinstance(x, Iterator) else x for name, x in data.items()}
+    for name, values in data.items():
+        if isinstance(values, list | tuple):  # of a masked array itself Arrow makes nulls
+            check_given(f"column {name!r}", values)
     try:
         made = pa.table(data, schema=kept)
     except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as error:
