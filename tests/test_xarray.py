@@ -556,6 +556,24 @@ def test_another_users_pool_is_refused_by_name(path: str) -> None:
     assert path in ran.stdout.decode()
 
 
+@pytest.mark.parametrize("how", [{"append_dim": "time"}, {"mode": "w-"}, {"mode": "w"}], ids=str)
+def test_a_pool_that_is_open_for_reading_says_so_whatever_is_written(
+    pool: engram.Pool, how: dict[str, Any]
+) -> None:
+    weather().engram.to_pool(pool.create_group("g"))
+    with (
+        engram.open(pool.path, "r") as reading,
+        pytest.raises(engram.ReadOnlyError, match=r'mode "r\+"'),
+    ):
+        weather().engram.to_pool(reading["g"], **how)
+
+
+def test_an_encoding_of_a_variable_that_is_not_there_is_refused(pool: engram.Pool) -> None:
+    with pytest.raises(engram.NotFoundError, match=r"\['nope'\].*'station'"):
+        weather().engram.to_pool(pool.create_group("g"), encoding={"nope": {"dtype": "f4"}})
+    assert list(pool["g"]) == []
+
+
 def test_what_cannot_be_written_changes_nothing(path: str, pool: engram.Pool) -> None:
     group, whole = pool["w"], weather()
     before = snapshot(group)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numcodecs
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 import zarr
@@ -164,6 +165,15 @@ def test_which_dtypes_are_left_out(pool: engram.Pool) -> None:
     assert {"float128", "complex256"} <= found
     assert {">f4", "int8", "complex64", "|S7", "<U1", "|V16", "datetime64[25us]"} <= kept
     assert {"[('x', '<f4'), ('y', '>f8')]"} <= kept
+
+
+def test_a_table_is_left_out_by_name(pool: engram.Pool) -> None:
+    pool["g/v"] = VALUES
+    pool["g/t"] = pd.DataFrame({"a": [1]})
+    shown = view(pool["g"])
+    with pytest.warns(engram.EngramWarning, match="'t' is left out.*table"):
+        assert [name for name, _ in zarr.open_group(shown, mode="r").members()] == ["v"]
+    assert list(shown.left_out) == ["t"]
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd:3", "shuffle+lz4", "shuffle+zstd"])

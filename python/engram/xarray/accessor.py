@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from engram.errors import ArgumentError, EngramWarning
+from engram.errors import ArgumentError, EngramWarning, NotFoundError, ReadOnlyError
 from engram.group import Group
 from engram.xarray import encode, region
 from engram.xarray.place import written
@@ -165,10 +165,20 @@ def _add(
     box = None if box is None else region.whole(dataset, box)
     target = Target(plan, inner, mode, append_dim, box)
     try:
+        _check_encoding(encoding or (), dataset)
         dataset.dump_to_store(target, encoding=encoding, unlimited_dims=set(dims))
     except BaseException:
         plan.give_up()
         raise
+
+
+def _check_encoding(names: Iterable[str], dataset: xr.Dataset) -> None:
+    strangers = sorted(map(str, set(names) - set(dataset.variables)))
+    if strangers:
+        raise NotFoundError(
+            f"encoding= names {strangers}, and there are no such variables: there are "
+            f"{sorted(map(str, dataset.variables))}"
+        )
 
 
 def _mode(mode: str | None, append_dim: str | None, box: Any) -> str:
@@ -196,6 +206,11 @@ def _target(group: Any) -> Iterator[tuple[Group, str]]:
     """Give the group to write to, in a pool that is closed afterwards if it was opened here."""
     pool, root, inner = written(group)
     try:
+        if not root._namespace.writable:
+            raise ReadOnlyError(
+                f"{root!r} is of a pool that was opened for reading, or of a snapshot: open it "
+                'with mode "r+" to write a dataset'
+            )
         yield root, inner
     finally:
         if pool is not None:

@@ -25,17 +25,9 @@ if TYPE_CHECKING:
     from engram import _engram
 
 
-def _opened(path: str, uuid: str | None = None, *, mode: str = "r") -> Pool:
-    """Open the pool of a path and uuid, for xarray's cache of files."""
-    pool = open_pool(path, mode)
-    if uuid is not None and pool.uuid != uuid:
-        found = pool.uuid
-        pool.close()
-        raise NotFoundError(
-            f"the pool at {path!r} is {found} now, and the dataset is of the pool {uuid}: put that "
-            "one there again, or open the dataset anew"
-        )
-    return pool
+def _opened(path: str, *, mode: str = "r") -> Pool:
+    """Open the pool of a path, for xarray's cache of files."""
+    return open_pool(path, mode)
 
 
 class Given:
@@ -81,10 +73,17 @@ class Given:
 class ByPath:
     """A group of a pool that is opened for it."""
 
-    def __init__(self, manager: CachingFileManager[Pool], namespace: str, gid: int | None) -> None:
+    def __init__(
+        self, manager: CachingFileManager[Pool], uuid: str, namespace: str, gid: int | None
+    ) -> None:
         self._manager = manager
+        self._uuid = uuid
         self._name = namespace
         self._gid = gid
+        self._found: tuple[Pool, _engram.Namespace] | None = None
+
+    def __getstate__(self) -> Any:
+        return self.__dict__ | {"_found": None}
 
     @property
     def source(self) -> str:
@@ -92,8 +91,27 @@ class ByPath:
         return str(Path(self._manager.acquire().path) / self.group().path)
 
     def namespace(self) -> _engram.Namespace:
-        """Give the namespace, for natives; the pool is opened if it is not open."""
-        return self._manager.acquire()._pool.namespace(self._name)
+        """Give the namespace, for natives; the pool is opened if it is not open.
+
+        Raises
+        ------
+        NotFoundError
+            If the path leads to another pool by now.
+
+        """
+        pool, found = self._manager.acquire(), self._found
+        if found is not None and found[0] is pool:
+            return found[1]
+        if pool.uuid != self._uuid:
+            path, uuid = pool.path, pool.uuid
+            self._manager.close()
+            raise NotFoundError(
+                f"the pool at {path!r} is {uuid} now, and the dataset is of the pool "
+                f"{self._uuid}: put that one there again, or open the dataset anew"
+            )
+        namespace = pool._pool.namespace(self._name)
+        self._found = pool, namespace
+        return namespace
 
     def group(self) -> Group:
         """Give the group."""
@@ -102,10 +120,12 @@ class ByPath:
 
     def child(self, name: str) -> ByPath:
         """Give the place of a group below: it is of the same opening."""
-        return ByPath(self._manager, self._name, _group_in(self.group(), name)._id)
+        below = _group_in(self.group(), name)
+        return ByPath(self._manager, self._uuid, self._name, below._id)
 
     def close(self) -> None:
         """Close the pool."""
+        self._found = None
         self._manager.close()
 
 
@@ -165,15 +185,13 @@ def _by_path(target: str | os.PathLike[str], namespace: str | None) -> Place:
             "followed by that of a group in it"
         )
     folder, inner = found
-    with open_pool(folder, "r") as first:
-        manager = CachingFileManager(_opened, str(folder), first.uuid, mode="r")
-        root = ByPath(manager, namespace or "default", None)
-        try:
-            # While the first is open, one more opening is of what the process has already.
-            return root.child(inner)
-        except BaseException:
-            manager.close()
-            raise
+    manager = CachingFileManager(_opened, str(folder), mode="r")
+    try:
+        root = ByPath(manager, manager.acquire().uuid, namespace or "default", None)
+        return root.child(inner) if inner else root
+    except BaseException:
+        manager.close()
+        raise
 
 
 def _group_in(above: Group, name: str) -> Group:

@@ -24,11 +24,12 @@ from engram import _engram
 from engram.blob import Blob
 from engram.formats import origin
 from engram.formats.zarr import attributes, documents, write
+from engram.group import Group
+from engram.handle import Handle
 from engram.zarr import runs
 
 if TYPE_CHECKING:
     from engram.array import Array
-    from engram.group import Group
 
 DOCUMENT = "zarr.json"
 BYTE = np.dtype(np.uint8)
@@ -269,6 +270,8 @@ def refusal(name: str, member: Any) -> str | None:
     """Say why a member can be no node of Zarr's; None if it can."""
     if name == DOCUMENT or "\\" in name:
         return f"Zarr has no nodes named {name!r}"
+    if isinstance(member, Handle) and member._is_group and not isinstance(member, Group):
+        return "it is a table: read it from the pool itself"
     if member._is_group and _engram.contains(member._namespace, member._id, DOCUMENT):
         return "it is a store of Zarr's itself: open it with engram.zarr.Store(group)"
     return None

@@ -22,7 +22,7 @@ use engram_base::size::ByteSize;
 use engram_catalog::Table;
 use engram_catalog::meta::meta_u64;
 use engram_records::extent::{Extent, PAGE};
-use engram_space::extent::{ExtentHolder, parse_size_key, pending_rows};
+use engram_space::extent::{ExtentHolder, Span, parse_size_key, pending_rows};
 use engram_space::lease::{IDLE, Lease, LeaseFile, LeaseStatus};
 
 /// The most holders that an error names.
@@ -205,10 +205,12 @@ fn readers(inside: &Inside<'_>, commits: u64) -> Result<Vec<ReaderInfo>> {
 
 /// The error that says who holds the space.
 pub(super) fn full(core: &Core, inside: &Inside<'_>, len: u64, limit: u64) -> Error {
-    let held = who_holds(core, inside).unwrap_or_default();
+    let held = who_holds(core, inside, limit).unwrap_or_default();
     let private = core.setup.scope == Scope::Private;
     let what = if private { "this user's private part of " } else { "" };
-    let advice = if private && !beside_shared(core) {
+    let advice = if len > limit && !private {
+        "it would not fit if it were empty: resize it (pool.resize)"
+    } else if private && !beside_shared(core) {
         "delete objects or drop views: its size is the namespace's when it was made, and stays"
     } else if private {
         "delete objects, drop views, or resize the namespace (pool.resize), which binds this \
@@ -236,7 +238,7 @@ fn beside_shared(core: &Core) -> bool {
 }
 
 /// Names the holders of the space, in one sentence of bounded length.
-pub(super) fn who_holds(core: &Core, inside: &Inside<'_>) -> Result<String> {
+fn who_holds(core: &Core, inside: &Inside<'_>, limit: u64) -> Result<String> {
     let holders = holders(core, inside)?;
     let txn = inside.read()?;
     let used = meta_u64(txn.get(Table::Meta, USED)?)?;
@@ -244,6 +246,8 @@ pub(super) fn who_holds(core: &Core, inside: &Inside<'_>) -> Result<String> {
         Some((key, _)) => parse_size_key(key)?.len,
         None => 0,
     };
+    let spans = Span::all(&mut txn.rows())?;
+    let laid_out: u64 = spans.iter().filter(|span| span.has_file()).map(|s| s.range.len).sum();
     let named = |bytes: fn(&LeaseInfo) -> u64, total: u64| {
         let some: Vec<&LeaseInfo> =
             holders.leases.iter().filter(|lease| bytes(lease) > 0).collect();
@@ -266,13 +270,15 @@ pub(super) fn who_holds(core: &Core, inside: &Inside<'_>) -> Result<String> {
         }
     };
     Ok(format!(
-        "{} in objects, {} reserved{}, {} deleted but still viewed{}, the largest free piece {}",
+        "{} in objects, {} reserved{}, {} deleted but still viewed{}, the largest free piece {}, \
+         {} yet to be used",
         ByteSize(used),
         ByteSize(holders.reserved),
         named(|lease| lease.reserved, holders.reserved),
         ByteSize(holders.held),
         named(|lease| lease.held, holders.held),
         ByteSize(largest),
+        ByteSize(limit.saturating_sub(laid_out)),
     ))
 }
 

@@ -187,7 +187,6 @@ fn whole_file(kind: libc::c_int) -> libc::flock {
 }
 
 fn allocate_blocks(file: &File, path: &Path) -> Result<()> {
-    engram_media::cgroup::admit(LEASE_BYTES, "a lease")?;
     loop {
         // SAFETY: a plain fallocate on our own descriptor.
         let done = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, LEASE_BYTES as libc::off_t) };
