@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 import engram
 import native
+from support import BIG
 
 # What runs in the background, or by nohup, ignores these, and so would the programs under test.
 for _number, _usual in (
@@ -78,6 +80,27 @@ def pool(home: Path) -> Iterator[engram.Pool]:
     """Give a new pool of 256 MiB, open for writing."""
     with engram.create(home / "pool", size="256 MiB", force=True) as made:
         yield made
+
+
+@pytest.fixture
+def fs() -> Iterator[Any]:
+    """Give a file system of fsspec's, whose pools are closed after the test."""
+    import fsspec  # noqa: PLC0415 - tests of other things need none
+
+    made = fsspec.filesystem("engram")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def top(pool: engram.Pool, fs: Any) -> str:
+    """Give the path of a pool with two files, an array and an empty group."""
+    assert fs
+    pool["run/small"] = b"small"
+    pool["run/big"] = BIG
+    pool["run/T"] = np.arange(6.0).reshape(2, 3)
+    pool.create_group("empty")
+    return pool.path
 
 
 @pytest.fixture

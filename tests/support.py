@@ -38,6 +38,9 @@ STRUCTURED = [
 
 DTYPES = [np.dtype(name) for name in SCALARS] + STRUCTURED
 
+BIG = bytes(range(256)) * 1024
+"""A blob that is not in the catalog."""
+
 
 def filled(dtype: np.dtype[Any], shape: tuple[int, ...], seed: int = 0) -> NDArray[Any]:
     """Make an array of random values, the same for the same seed."""
@@ -77,6 +80,11 @@ def assert_dtypes_alike(found: np.dtype[Any], expected: np.dtype[Any]) -> None:
     assert found.fields == expected.fields
     assert found.names == expected.names
     assert found.shape == expected.shape
+
+
+def names_below(fs: Any, path: str, top: str) -> list[str]:
+    """Return all files below a path, by a file system of fsspec's, without the pool's path."""
+    return [each.removeprefix(f"{top}/") for each in fs.find(path)]
 
 
 def in_child(code: str, *arguments: object) -> str:

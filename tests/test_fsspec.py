@@ -1,13 +1,9 @@
-"""fsspec's view of pools: blobs are files, written whole or not at all, and errors are built-in."""
+"""fsspec's view of pools: blobs are files, groups are directories, and errors are built-in."""
 
 from __future__ import annotations
 
 import io
-import os
 import pickle
-import shutil
-import subprocess
-import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,41 +12,14 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import numpy as np
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
 import engram
-from engram.fsspec import EngramFileSystem
-from engram.fsspec import place as places
-from support import TEXT
+from support import BIG, TEXT, names_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-BIG = bytes(range(256)) * 1024
-
-
-@pytest.fixture
-def fs() -> Iterator[EngramFileSystem]:
-    """Give a file system, whose pools are closed after the test."""
-    made: EngramFileSystem = fsspec.filesystem("engram")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def top(pool: engram.Pool, fs: EngramFileSystem) -> str:
-    """Give the path of a pool with two files, an array and an empty group."""
-    assert fs
-    pool["run/small"] = b"small"
-    pool["run/big"] = BIG
-    pool["run/T"] = np.arange(6.0).reshape(2, 3)
-    pool.create_group("empty")
-    return pool.path
-
-
-def names(fs: EngramFileSystem, path: str, top: str) -> list[str]:
-    """Return all files below a path, without the pool's."""
-    return [each.removeprefix(f"{top}/") for each in fs.find(path)]
+    from engram.fsspec import EngramFileSystem
 
 
 # Paths
@@ -122,7 +91,7 @@ def test_listings_are_as_info_and_in_order(fs: EngramFileSystem, top: str) -> No
     assert fs.ls(f"{top}/run", detail=False) == [each["name"] for each in listed]
     assert fs.ls(f"{top}/run/big") == [fs.info(f"{top}/run/big")]
     assert fs.ls(f"{top}/empty") == []
-    assert names(fs, top, top) == ["run/T", "run/big", "run/small"]
+    assert names_below(fs, top, top) == ["run/T", "run/big", "run/small"]
     assert fs.glob(f"engram://{top}/r*/*al*") == [f"{top}/run/small"]
     assert fs.du(top) == 48 + len(BIG) + 5
     walked = [(path, dirs, files) for path, dirs, files in fs.walk(top)]
@@ -507,287 +476,6 @@ def test_a_part_is_not_changed_of_another_file_than_was_opened(
     assert fs.cat(f"{top}/run/moved") == BIG
 
 
-# Whole, or not at all
-
-
-def broken(opened: Callable[[], Any]) -> None:
-    """Write half of a file, and raise."""
-    with pytest.raises(ZeroDivisionError), opened() as file:
-        file.write("half" if isinstance(file, io.TextIOBase) else b"half")
-        file.flush()
-        raise ZeroDivisionError
-
-
-@pytest.mark.parametrize("mode", ["wb", "w", "xb", "ab", "w+b"])
-@pytest.mark.parametrize("compression", [None, "gzip"])
-def test_a_block_that_raises_leaves_no_file(
-    fs: EngramFileSystem, top: str, mode: str, compression: str | None
-) -> None:
-    broken(lambda: fs.open(f"{top}/f", mode, compression=compression))
-    assert not fs.exists(f"{top}/f")
-    with pytest.warns(engram.EngramWarning, match="not written"):
-        broken(lambda: fsspec.open(f"engram://{top}/f", mode, compression=compression))
-    assert not fs.exists(f"{top}/f")
-
-
-@pytest.mark.parametrize("mode", ["wb", "r+b", "ab", "w"])
-def test_a_block_that_raises_leaves_what_was_there(
-    fs: EngramFileSystem, top: str, mode: str
-) -> None:
-    broken(lambda: fs.open(f"{top}/run/big", mode))
-    assert fs.cat(f"{top}/run/big") == BIG
-
-
-def test_a_close_while_an_error_passes_is_no_end(fs: EngramFileSystem, top: str) -> None:
-    file = fs.open(f"{top}/f", "wb")
-
-    def fail() -> None:
-        try:
-            1 / 0  # noqa: B018 - it raises
-        finally:
-            file.close()
-
-    with pytest.raises(ZeroDivisionError), pytest.warns(engram.EngramWarning, match="by zero"):
-        fail()
-    assert not fs.exists(f"{top}/f")
-
-
-def test_a_file_that_is_opened_while_an_error_is_handled_is_written(
-    fs: EngramFileSystem, top: str
-) -> None:
-    try:
-        1 / 0  # noqa: B018 - it raises
-    except ZeroDivisionError:
-        with fsspec.open(f"engram://{top}/f", "w") as file:
-            file.write("what happened")
-        other = fs.open(f"{top}/g", "wb")
-        other.close()
-    assert fs.cat(f"{top}/f") == b"what happened"
-    assert fs.exists(f"{top}/g")
-    late = fs.open(f"{top}/h", "wb")
-    try:
-        1 / 0  # noqa: B018 - it raises
-    except ZeroDivisionError:
-        with late:
-            late.write(b"its own block ends well")
-    assert fs.exists(f"{top}/h")
-
-
-@pytest.mark.parametrize("mode", ["wb", "w", "wt"])
-def test_a_file_that_is_dropped_is_not_written(fs: EngramFileSystem, top: str, mode: str) -> None:
-    compression = "gzip" if mode == "wt" else None
-    with pytest.warns(engram.EngramWarning, match="dropped without a close"):
-        fs.open(f"{top}/f", mode, compression=compression).write(b"" if mode == "wb" else "x")
-    assert not fs.exists(f"{top}/f")
-
-
-@pytest.mark.parametrize(
-    "ending",
-    ["raise ZeroDivisionError", "import sys; sys.exit()", "import os; os._exit(0)", "pass"],
-)
-def test_a_program_that_ends_in_mid_write_leaves_nothing(
-    fs: EngramFileSystem, top: str, ending: str
-) -> None:
-    code = (
-        "import fsspec, sys\n"
-        "binary = fsspec.filesystem('engram').open(sys.argv[1] + '/a', 'wb')\n"
-        "text = fsspec.open('engram://' + sys.argv[1] + '/b', 'w').open()\n"
-        "def write():\n"
-        "    mine = fsspec.filesystem('engram').open(sys.argv[1] + '/c', 'wb')\n"
-        "    for file in (binary, mine): file.write(b'half')\n"
-        "    text.write('half')\n"
-        f"    {ending}\n"
-        "write()\n"
-    )
-    subprocess.run([sys.executable, "-c", code, top], check=False, capture_output=True)
-    assert [name for name in "abc" if fs.exists(f"{top}/{name}")] == []
-
-
-def test_a_full_pool_leaves_what_was_there(fs: EngramFileSystem, top: str) -> None:
-    no_room = pytest.raises(OSError, match="no room")
-    with no_room as refused, fs.open(f"{top}/run/big", "wb") as file:
-        file.write(bytes(300 << 20))
-    assert isinstance(refused.value, engram.PoolFullError)
-    assert refused.value.errno == 28
-    assert fs.cat(f"{top}/run/big") == BIG
-    with pytest.raises(OSError, match="no room"):
-        fs.pipe(f"{top}/f", bytes(300 << 20))
-    assert not fs.exists(f"{top}/f")
-    fs.pipe(f"{top}/f", b"there is room for this")
-
-
-# Transactions
-
-
-def test_a_transaction_is_there_whole_at_its_end(
-    fs: EngramFileSystem, top: str, pool: engram.Pool
-) -> None:
-    with fs.transaction:
-        fs.pipe(f"{top}/t/1", b"one")
-        with fs.open(f"{top}/t/2", "w") as text:
-            text.write("two")
-        with fs.open(f"{top}/run/small", "r+b") as file:
-            file.write(b"S")
-        with fs.open(f"{top}/run/small", "ab") as file:
-            file.write(b"!")
-        with fs.open(f"{top}/t/3", "wb", compression="gzip") as file:
-            file.write(b"three")
-        fs.put_file(__file__, f"{top}/t/4")
-        assert "t" not in pool
-        assert fs.cat(f"{top}/run/small") == b"small"
-    assert names(fs, f"{top}/t", top) == ["t/1", "t/2", "t/3", "t/4"]
-    assert fs.cat(f"{top}/run/small") == b"Small!"
-    fs.start_transaction()
-    fs.pipe(f"{top}/u", b"1")
-    assert "u" not in pool
-    fs.end_transaction()
-    assert "u" in pool
-    fs.pipe(f"{top}/v", b"1")
-    assert "v" in pool
-
-
-def test_a_transaction_is_one_commit(fs: EngramFileSystem, top: str, pool: engram.Pool) -> None:
-    with engram.open(top) as other:
-        seen: list[int] = []
-        with fs.transaction:
-            for n in range(100):
-                fs.pipe(f"{top}/t/{n}", BIG)
-            snapshot = other.snapshot()
-            seen.append("t" in snapshot)
-            snapshot.close()
-        seen.append(len(pool["t"]))
-    assert seen == [False, 100]
-
-
-def test_a_transaction_that_fails_leaves_nothing(
-    fs: EngramFileSystem, top: str, pool: engram.Pool
-) -> None:
-    def raises() -> None:
-        raise ZeroDivisionError
-
-    def taken() -> None:
-        fs.open(f"{top}/t/new", "xb").close()
-        pool["t/new"] = b"another's"
-
-    def too_much() -> None:
-        fs.pipe(f"{top}/t/large", bytes(300 << 20))
-
-    def still_open() -> None:
-        opened.append(fs.open(f"{top}/t/open", "wb"))
-
-    def changed() -> None:
-        with fs.open(f"{top}/run/big", "r+b") as file:
-            file.write(b"-")
-        pool["run/big"] = BIG
-
-    opened: list[Any] = []
-    for fails in (raises, taken, too_much, still_open, changed):
-        with pytest.raises((ZeroDivisionError, OSError, ValueError)), fs.transaction:
-            fs.pipe(f"{top}/t/1", b"1")
-            fs.pipe(f"{top}/run/small", b"new")
-            fails()
-        assert "t/1" not in pool
-        assert pool["run/small"][...] == b"small"
-        assert pool["run/big"][...] == BIG
-        assert not fs._intrans
-        fs.pipe(f"{top}/after", b"1")
-        assert pool["after"][...] == b"1"
-        del pool["after"]
-
-
-def test_a_file_that_was_given_up_is_no_part_of_its_transaction(
-    fs: EngramFileSystem, top: str
-) -> None:
-    with fs.transaction:
-        broken(lambda: fs.open(f"{top}/t/broken", "wb"))
-        fs.pipe(f"{top}/t/whole", b"1")
-    assert names(fs, f"{top}/t", top) == ["t/whole"]
-
-
-def test_a_transaction_is_of_one_pool(fs: EngramFileSystem, top: str, home: Path) -> None:
-    with engram.create(home / "other", size="16 MiB", force=True) as other:
-        with pytest.raises(engram.ArgumentError, match="two pools"), fs.transaction:
-            fs.pipe(f"{top}/t", b"1")
-            fs.pipe(f"{other.path}/t", b"1")
-        assert not fs.exists(f"{top}/t")
-        assert not fs.exists(f"{other.path}/t")
-
-
-def test_a_transaction_is_of_one_scope(fs: EngramFileSystem, top: str, pool: engram.Pool) -> None:
-    pool.create_blob("mine", b"1", scope="private")
-    fs.pipe(f"{top}/mine", b"2")
-    assert pool["mine"].scope == "private"
-    with pytest.raises(OSError, match="one scope"), fs.transaction:
-        fs.pipe(f"{top}/mine", b"3")
-        fs.pipe(f"{top}/shared", b"3")
-    assert pool["mine"][...] == b"2"
-    assert not fs.exists(f"{top}/shared")
-
-
-def test_files_of_more_pools_than_are_kept_open_are_read(
-    fs: EngramFileSystem, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("engram.fsspec.place._MOST", 3)
-    paths = [str(home / f"p{n}") for n in range(6)]
-    for path in paths:
-        engram.create(path, size="1 MiB", force=True).close()
-        fs.pipe(f"{path}/x", path.encode())
-    for path in paths * 2:
-        assert fs.cat(f"{path}/x") == path.encode()
-    assert len(places._openings) == 3
-    for path in paths:
-        engram.destroy(path)
-
-
-def test_published_files_are_read_alone(fs: EngramFileSystem, home: Path) -> None:
-    with engram.create(home / "open", size="16 MiB", force=True, mode=0o755) as pool:
-        path = f"{pool.path}/pub/f"
-        fs.pipe(path, b"1")
-        pool.publish("pub")
-        writes: list[Callable[[], Any]] = [
-            lambda: fs.pipe(path, b"2"),
-            lambda: fs.rm(path),
-            lambda: fs.mv(path, f"{pool.path}/x"),
-        ]
-        for write in writes:
-            with pytest.raises(PermissionError, match="publish"):
-                write()
-        with pytest.raises(PermissionError, match="publish"), fs.open(path, "ab") as file:
-            file.write(b"2")
-        assert fs.cat(path) == b"1"
-        fs.cp(path, f"{pool.path}/copy")
-        assert fs.cat(f"{pool.path}/copy") == b"1"
-
-
-def test_files_are_part_of_the_pools_own_batch(
-    fs: EngramFileSystem, top: str, pool: engram.Pool
-) -> None:
-    with pytest.raises(ZeroDivisionError), pool.batch():
-        fs.pipe(f"{top}/t/1", b"1")
-        with fs.open(f"{top}/t/2", "wb") as file:
-            file.write(b"2")
-        fs.mv(f"{top}/run", f"{top}/moved")
-        assert fs.cat(f"{top}/t/2") == b"2"
-        raise ZeroDivisionError
-    assert "t" not in pool
-    assert "run/small" in pool
-
-
-def test_what_waits_for_its_commit_is_committed_or_discarded(
-    fs: EngramFileSystem, top: str
-) -> None:
-    for name in ("committed", "discarded"):
-        file = fs.open(f"{top}/{name}", "wb", autocommit=False)
-        file.write(b"1")
-        file.close()
-        assert not fs.exists(f"{top}/{name}")
-        file.commit() if name == "committed" else file.discard()
-    assert names(fs, top, top)[0] == "committed"
-    assert not fs.exists(f"{top}/discarded")
-    with pytest.raises(ValueError, match="given up"):
-        file.commit()
-
-
 # Directories, copying, moving, removing
 
 
@@ -839,7 +527,7 @@ def test_copies_are_of_files_arrays_and_trees(
     fs: EngramFileSystem, top: str, pool: engram.Pool
 ) -> None:
     fs.cp(f"{top}/run", f"{top}/copy", recursive=True)
-    assert names(fs, f"{top}/copy", top) == ["copy/T", "copy/big", "copy/small"]
+    assert names_below(fs, f"{top}/copy", top) == ["copy/T", "copy/big", "copy/small"]
     np.testing.assert_array_equal(pool["copy/T"], pool["run/T"])
     fs.cp(f"{top}/run/big", f"{top}/copy/small")
     assert pool["copy/small"][...] == BIG
@@ -865,12 +553,12 @@ def test_moves_keep_the_object_and_replace_files_alone(
     fs.mv(f"{top}/new/way/big", f"{top}/run/small")
     assert pool["run/small"].oid == oid
     fs.mv(f"{top}/run", f"{top}/gone")
-    assert names(fs, f"{top}/gone", top) == ["gone/T", "gone/small"]
+    assert names_below(fs, f"{top}/gone", top) == ["gone/T", "gone/small"]
     fs.mv(f"{top}/gone", f"{top}/empty")  # into a group that is there
     fs.mv(f"{top}/empty/gone", f"{top}/empty/gone")
     assert pool["empty/gone/small"].oid == oid
     fs.mv(f"{top}/empty/gone/*", f"{top}/many")
-    assert names(fs, f"{top}/many", top) == ["many/T", "many/small"]
+    assert names_below(fs, f"{top}/many", top) == ["many/T", "many/small"]
     fs.mv([f"{top}/many/T", f"{top}/many/small"], [f"{top}/T", f"{top}/s"])
     assert (pool["s"].oid, pool["T"].shape) == (oid, (2, 3))
     refused: list[tuple[Callable[[], Any], type[Exception]]] = [
@@ -892,7 +580,7 @@ def test_moves_between_pools_are_copies(fs: EngramFileSystem, top: str, home: Pa
     with engram.create(home / "other", size="16 MiB", force=True) as other:
         fs.mv(f"{top}/run", f"{other.path}/run")
         fs.mv(f"{other.path}/run/small", f"{top}/small")
-        assert names(fs, other.path, other.path) == ["run/T", "run/big"]
+        assert names_below(fs, other.path, other.path) == ["run/T", "run/big"]
         assert fs.cat(f"{top}/small") == b"small"
         assert not fs.exists(f"{top}/run")
         with pytest.raises(FileExistsError):
@@ -955,13 +643,13 @@ def test_what_is_removed_is_gone_and_nothing_else(fs: EngramFileSystem, top: str
     assert not fs.exists(f"{top}/f1")
     fs.pipe({f"{top}/many/a/b/c": b"", f"{top}/many/a/d": b"", f"{top}/many/a.b": b""})
     fs.rm(f"{top}/many/*/**", recursive=True)  # what is below goes with what is above it
-    assert names(fs, f"{top}/many", top) == ["many/a.b"]
+    assert names_below(fs, f"{top}/many", top) == ["many/a.b"]
     fs.rm([f"{top}/many", f"{top}/many/a.b"], recursive=True)
     fs.rm([f"{top}/run/big", f"{top}/run/T"])
-    assert names(fs, f"{top}/run", top) == ["run/small"]
+    assert names_below(fs, f"{top}/run", top) == ["run/small"]
     fs.pipe(f"{top}/run/deep/er/x", b"")
     fs.rm(f"{top}/run", recursive=True, maxdepth=1)
-    assert names(fs, f"{top}/run", top) == ["run/deep/er/x"]
+    assert names_below(fs, f"{top}/run", top) == ["run/deep/er/x"]
     fs.rm(f"{top}/run", recursive=True)
     assert not fs.exists(f"{top}/run")
 
@@ -981,7 +669,7 @@ def test_local_files_come_and_go(fs: EngramFileSystem, top: str, tmp_path: Path)
 
     fs.put(str(tmp_path / "in"), f"{top}/in", recursive=True, callback=Callback())
     assert sum(told) - told.count(1) >= len(BIG)
-    assert names(fs, f"{top}/in", top) == ["in/a", "in/sub/b"]
+    assert names_below(fs, f"{top}/in", top) == ["in/a", "in/sub/b"]
     fs.get(f"{top}/in", str(tmp_path / "out"), recursive=True)
     assert (tmp_path / "out/a").read_bytes() == BIG
     assert (tmp_path / "out/sub/b").read_bytes() == b"b"
@@ -1082,201 +770,3 @@ def test_what_is_no_pool_is_told(fs: EngramFileSystem, home: Path) -> None:
     with pytest.raises(OSError, match="broken") as told:
         fs.ls(str(home / "broken"))
     assert isinstance(told.value, engram.FormatError)
-
-
-# Pools that stay open
-
-
-def test_a_pool_that_is_made_anew_is_opened_anew(fs: EngramFileSystem, home: Path) -> None:
-    path = str(home / "anew")
-    for n in range(3):
-        with engram.create(path, size="16 MiB", force=True) as pool:
-            pool["n"] = b"%d" % n
-            assert fs.cat(f"{path}/n") == b"%d" % n
-            fs.pipe(f"{path}/m", b"1")
-        engram.destroy(path)  # what paths keep open is no hindrance in their own process
-        with pytest.raises(FileNotFoundError):
-            fs.cat(f"{path}/n")
-    for n in range(3):
-        with engram.create(path, size="16 MiB", force=True) as pool:
-            pool["n"] = b"%d" % n
-        assert fs.cat(f"{path}/n") == b"%d" % n
-        shutil.rmtree(path)
-        with pytest.raises(FileNotFoundError):
-            fs.cat(f"{path}/n")
-
-
-def test_a_file_goes_into_the_pool_that_is_there_when_it_is_closed(
-    fs: EngramFileSystem, home: Path
-) -> None:
-    path = str(home / "p")
-    engram.create(path, size="16 MiB", force=True).close()
-    file = fs.open(f"{path}/f", "wb")
-    file.write(b"1")
-    engram.destroy(path)
-    engram.create(path, size="16 MiB", force=True).close()
-    file.close()
-    assert fs.cat(f"{path}/f") == b"1"
-
-
-def test_closing_lets_others_destroy_a_pool(home: Path) -> None:
-    path = str(home / "p")
-    with engram.create(path, size="16 MiB", force=True) as pool:
-        pool["x"] = b"1"
-    code = (
-        "import fsspec, sys\n"
-        "fs = fsspec.filesystem('engram')\n"
-        "for line in sys.stdin:\n"
-        "    fs.close() if line == 'close\\n' else fs.cat(sys.argv[1] + '/x')\n"
-        "    print('done', flush=True)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, path], text=True, stdin=-1, stdout=-1
-    ) as other:
-        assert other.stdin is not None
-        assert other.stdout is not None
-
-        def ask(what: str) -> None:
-            print(what, file=other.stdin, flush=True)
-            assert other.stdout is not None
-            assert other.stdout.readline() == "done\n"
-
-        ask("read")
-        with pytest.raises(engram.BusyError):
-            engram.destroy(path)
-        ask("close")
-        ask("read")
-        ask("close")
-        engram.destroy(path)
-        other.stdin.close()
-
-
-def test_a_users_own_opening_is_left_alone(fs: EngramFileSystem, top: str, home: Path) -> None:
-    with engram.open(top) as own:
-        assert fs.cat(f"{top}/run/small") == b"small"
-        fs.close()
-        assert own["run/small"][...] == b"small"
-    assert fs.cat(f"{top}/run/small") == b"small"
-    assert home
-
-
-def test_a_namespace_is_an_option(top: str, pool: engram.Pool) -> None:
-    pool.create_namespace("icesat", mode=0o700)["f"] = b"of icesat"
-    fs = fsspec.filesystem("engram", namespace="icesat")
-    assert fs.cat(f"{top}/f") == b"of icesat"
-    assert fs.fsid != fsspec.filesystem("engram").fsid
-    with fsspec.open(f"engram://{top}/g", "wb", namespace="icesat") as file:
-        file.write(b"1")
-    assert "g" not in pool
-    assert "g" in pool.namespaces["icesat"]
-
-
-def test_file_systems_and_files_pickle(fs: EngramFileSystem, top: str, tmp_path: Path) -> None:
-    again = pickle.loads(pickle.dumps(fs))
-    assert again is fs
-    reading = fsspec.filesystem("engram", pool_mode="r")
-    assert fsspec.AbstractFileSystem.from_json(reading.to_json()) is reading
-    assert fsspec.filesystem("engram", skip_instance_cache=True) is not fs
-    with fs.open(f"{top}/run/big") as file:
-        file.seek(10)
-        (tmp_path / "packed").write_bytes(pickle.dumps((reading, file)))
-    code = (
-        "import pickle, sys\n"
-        "fs, file = pickle.load(open(sys.argv[1], 'rb'))\n"
-        "print(fs.size(file.path), file.tell(), len(file.read()))\n"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "packed"],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    assert ran.stdout.split() == [str(len(BIG)), "10", str(len(BIG) - 10)]
-    with fs.open(f"{top}/x", "wb") as file, pytest.raises(ValueError, match="for writing"):
-        pickle.dumps(file)
-
-
-def test_a_forked_child_reads_and_writes(fs: EngramFileSystem, top: str) -> None:
-    assert fs.cat(f"{top}/run/small") == b"small"
-    with fs.open(f"{top}/run/big") as opened:
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                own = fsspec.filesystem("engram")
-                assert own is not fs
-                own.pipe(f"{top}/child", opened.read() + own.cat(f"{top}/run/small"))
-                fs.pipe(f"{top}/child2", b"of what was the parent's")
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
-        assert fs.cat(f"{top}/child") == BIG + b"small"
-        assert fs.exists(f"{top}/child2")
-        fs.pipe(f"{top}/parent", b"1")
-        assert opened.read() == BIG
-
-
-def test_a_child_that_ends_leaves_its_parents_files_alone(top: str) -> None:
-    code = (
-        "import fsspec, os, sys\n"
-        "fs = fsspec.filesystem('engram')\n"
-        "fs.pipe(sys.argv[1] + '/a', b'1')\n"
-        "file = fs.open(sys.argv[1] + '/b', 'wb')\n"
-        "file.write(b'of the parent')\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    sys.exit(0)\n"
-        "assert os.waitpid(child, 0)[1] == 0\n"
-        "assert not fs.exists(sys.argv[1] + '/b')\n"
-        "file.close()\n"
-        "print(fs.cat(sys.argv[1] + '/a') + fs.cat(sys.argv[1] + '/b'))\n"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", code, top], capture_output=True, check=False, text=True
-    )
-    assert (ran.stdout, ran.stderr) == ("b'1of the parent'\n", "")
-
-
-def test_threads_share_the_pools_that_are_open(top: str) -> None:
-    errors: list[BaseException] = []
-
-    def work(name: int) -> None:
-        try:
-            fs = fsspec.filesystem("engram")
-            for n in range(40):
-                fs.pipe(f"{top}/threads/{name}/{n}", BIG)
-                assert fs.cat(f"{top}/threads/{name}/{n}") == BIG
-                if n % 10 == 9:
-                    fs.rm(f"{top}/threads/{name}", recursive=True)
-        except BaseException as error:
-            errors.append(error)
-            raise
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
-
-
-def test_the_library_that_is_missing_is_named(tmp_path: Path) -> None:
-    code = (
-        "import sys\n"
-        "sys.modules['fsspec'] = None\n"
-        "import engram\n"
-        "try:\n"
-        "    import engram.fsspec\n"
-        "except engram.UnsupportedError as error:\n"
-        "    print(error)\n"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, check=True, text=True, cwd=tmp_path
-    )
-    assert "pip install 'engram[fsspec]'" in ran.stdout
-
-
-def test_a_local_file_system_is_not_taken_for_it() -> None:
-    assert fsspec.get_filesystem_class("engram") is EngramFileSystem
-    assert not issubclass(EngramFileSystem, LocalFileSystem)

@@ -27,18 +27,10 @@ from kerchunk.hdf import SingleHdf5ToZarr
 import engram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from engram.fsspec import EngramFileSystem
-
-
-@pytest.fixture
-def fs() -> Iterator[EngramFileSystem]:
-    """Give a file system, whose pools are closed after the test."""
-    made: EngramFileSystem = fsspec.filesystem("engram")
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -86,7 +86,8 @@ def test_a_namespace_of_a_mode_that_is_refused_by_now_is_backed_up(
 ) -> None:
     pool.create_namespace("x", mode=0o775)["y"] = np.arange(3)
     file = Path(pool.path, "ns", "x", "namespace.toml")
-    file.write_text(file.read_text().replace(f"mode = {0o775}", f"mode = {0o777}"))
+    _checksum, text = file.read_text().split("\n", 1)
+    file.write_text(text.replace(f"mode = {0o775}", f"mode = {0o777}"))
     pool.backup(home / "copy", force=True)
     with engram.open(home / "copy") as copy:
         assert copy.namespaces["x"]["y"][2] == 2
