@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char};
 
-use engram::{Class, Error, Kind as ErrorKind, Result};
+use engram::{Class, Error, Kind as ErrorKind, Namespace, Oid, Result};
 
 use crate::error::{Status, c_string, guard};
 use crate::raw::{self, argument};
@@ -60,6 +60,17 @@ impl List {
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Of the paths of objects; of those that are gone there is nothing to tell.
+    pub(crate) fn of_objects(namespace: &Namespace, oids: &[Oid]) -> Result<List> {
+        let mut list = List::default();
+        for (oid, path) in oids.iter().zip(namespace.paths_of(oids)?) {
+            if let Some(path) = path {
+                list.push(path, *oid, MemberKind::Object);
+            }
+        }
+        Ok(list)
     }
 
     /// Of texts alone.

@@ -7,7 +7,7 @@ use engram::query::parse;
 
 use crate::error::{Status, guard};
 use crate::group::Group;
-use crate::list::{List, MemberKind};
+use crate::list::List;
 use crate::raw;
 
 /// Finds the objects below a group of which a query is true: their paths from the root of the
@@ -24,15 +24,7 @@ pub unsafe extern "C" fn engram_query(
         let query = parse(raw::text("query", query)?)?;
         let options = QueryOptions { root: Some(group.gid), ..QueryOptions::default() };
         let oids = group.namespace.query(&query, &options)?.oids;
-        let paths = group.namespace.paths_of(&oids)?;
-        let mut list = List::default();
-        for (oid, path) in oids.into_iter().zip(paths) {
-            // What was deleted since is not there any more.
-            if let Some(path) = path {
-                list.push(path, oid, MemberKind::Object);
-            }
-        }
-        out.set(raw::give(list));
+        out.set(raw::give(List::of_objects(&group.namespace, &oids)?));
         Ok(())
     })
 }

@@ -9,7 +9,7 @@ use engram::{Error, Kind as ErrorKind, Namespace, QueryOptions, WatchEnd, Watche
 
 use crate::error::{Status, guard};
 use crate::group::Group;
-use crate::list::{List, MemberKind};
+use crate::list::List;
 use crate::raw::{self, argument};
 
 /// So many objects are given at a time.
@@ -80,14 +80,8 @@ pub unsafe extern "C" fn engram_watch_wait(
             if signal || end? != WatchEnd::Hits {
                 break;
             }
-            let oids = watcher.take(MOST)?;
-            let paths = namespace.paths_of(&oids)?;
-            for (oid, path) in oids.into_iter().zip(paths) {
-                // What was deleted since is not there any more, and nobody is told of nothing.
-                if let Some(path) = path {
-                    list.push(path, oid, MemberKind::Object);
-                }
-            }
+            // Nobody is told of nothing: where all has been deleted since, the wait goes on.
+            list = List::of_objects(namespace, &watcher.take(MOST)?)?;
         }
         out.set(raw::give(list));
         Ok(())

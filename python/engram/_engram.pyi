@@ -385,7 +385,14 @@ class Query:
 
 @final
 class Watch:
-    def __new__(cls, namespace: Namespace, group: int, query: Query, existing: bool) -> Self: ...
+    def __new__(
+        cls,
+        namespace: Namespace,
+        group: int,
+        query: Query,
+        existing: bool,
+        timeout: float | None,
+    ) -> Self: ...
     def wait(
         self, timeout: float | None, calls: int
     ) -> Literal["hits", "in time", "called", "closed"]: ...

@@ -1,4 +1,4 @@
-"""Watches: who sleeps until a commit, of any process, brings an object that a query finds.
+"""Watches: a reader sleeps until a commit, of any process, brings an object that a query finds.
 
 The waiting is native: a futex that all processes of the pool share, so nobody polls. A thread that
 waits lets go of the interpreter. A task of asyncio waits in a thread of its own; one that is
@@ -70,10 +70,7 @@ class Watch:
         self._namespace = namespace
         self._query = query.text
         self._timeout = timeout
-        self._native = _engram.Watch(namespace, group, query, existing)
-        if timeout is not None:
-            # What is no time is refused here, and not when somebody waits.
-            _engram.Lock(namespace, True, group, "r", timeout)
+        self._native = _engram.Watch(namespace, group, query, existing, timeout)
 
     @property
     def query(self) -> str:
@@ -86,7 +83,7 @@ class Watch:
         return self._native.closed
 
     def close(self) -> None:
-        """End it: it gives nothing more, and who waits in another thread or task is told.
+        """End it: it gives nothing more, and a waiting thread or task is told.
 
         Twice is no error.
         """
@@ -133,8 +130,8 @@ class Watch:
         return found
 
     async def _wait(self, within: float | None) -> str:
-        """Wait in a thread; who is cancelled calls it back."""
-        import asyncio  # noqa: PLC0415 - who has no loop need not load it
+        """Wait in a thread; a task that is cancelled calls it back."""
+        import asyncio  # noqa: PLC0415 - loaded where there is a loop
 
         calls = self._native.calls
         # This thread's batch is none of the other's, and what is there needs no waiting.

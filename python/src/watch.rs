@@ -27,7 +27,10 @@ impl Watch {
         group: Gid,
         query: &Query,
         existing: bool,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> Result<Self> {
+        // What is no time is refused here, and not when somebody waits.
+        timeout.map(wait_of).transpose()?;
         let (engine, (query, options)) = (namespace.engine(), query.asked(namespace, group));
         let watcher = py.detach(|| engine.watch(query, &options, existing))?;
         Ok(Watch { watcher })

@@ -46,7 +46,7 @@
 //!
 //! LMDB's commit page may be torn there. Each commit is *sealed*: see `seal.rs`.
 //!
-//! # Who watches
+//! # Watchers
 //!
 //! Each commit leaves a note of the objects that it changes in the growth page (`news.rs`), and
 //! rings the bell there when it is made ([`Growth::bell`]), if it has changed any.

@@ -1,26 +1,26 @@
-//! A bell: a word by which who sleeps hears that something has been committed, in any process.
+//! A bell: a word by which sleeping threads, of any process, hear that something was committed.
 //!
-//! The word is a number and, in its lowest bit, whether somebody may sleep. Whoever commits
-//! *rings*: the number is raised and the bit cleared, in one step, and if the bit was set, the
-//! threads that sleep are woken. So a bell that nobody listens to costs one atomic operation and no
-//! call of the kernel. A process that slept and was killed, or stands still, has left the bit set
-//! once: the next ring wakes nobody, and clears it.
+//! The word is a number and, in its lowest bit, whether somebody may sleep. A commit *rings*: it
+//! raises the number and clears the bit, in one step. If the bit was set, it wakes the threads that
+//! sleep. So a bell that nobody listens to costs one atomic operation and no call of the kernel. A
+//! process that slept and was killed, or stands still, has left the bit set once: the next ring
+//! wakes nobody, and clears it.
 //!
-//! Who sleeps does it in this order:
+//! A thread that wants to sleep does it in this order:
 //!
 //! 1. *Listen*: take the number down.
-//! 2. Look at what there is. What was committed before the number was raised is seen.
+//! 2. Look at what there is. Each commit that raised the number before step 1 is seen.
 //! 3. *Sleep*: set the bit, if the number is what it was; and have the kernel put the thread to
 //!    sleep if the word is so still.
 //!
-//! No ring is missed: one before step 1 is seen in step 2; one between 1 and 3 has raised the
-//! number, so that step 3 does not sleep; one after the bit was set sees it, and wakes. Those are
+//! No ring is missed. One before step 1 is seen in step 2. One between 1 and 3 has raised the
+//! number, so that step 3 does not sleep. One after the bit was set finds it, and wakes. Those are
 //! all steps on one word, which all processes see in one order. (After 2^31 rings within step 2 the
 //! number is the same again.)
 //!
 //! *What a ring cannot do*: a process that is killed between its commit and its ring, or between
-//! the ring and the call of the kernel, leaves threads asleep. So nobody sleeps for longer than
-//! some bound, and looks then (the callers' `HEARTBEAT`).
+//! the ring and the call of the kernel, leaves threads asleep. So every sleep has a bound, and the
+//! caller looks then (its `HEARTBEAT`).
 
 #[cfg(all(test, loom))]
 mod model;
@@ -37,7 +37,7 @@ use engram_base::faults::step;
 const ASLEEP: u32 = 1;
 /// By so much a ring raises the word.
 const RING: u32 = 2;
-/// On a kernel that cannot sleep on several words, who listens to several bells looks so often.
+/// On a kernel that cannot sleep on several words, a thread with several bells looks so often.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// What a bell is made of: a word of shared memory, or of a model.
@@ -46,7 +46,7 @@ trait BellWord {
     fn load(&self) -> u32;
     /// Puts another in its place, if it is this one.
     fn exchange(&self, from: u32, to: u32) -> bool;
-    /// Wakes all who sleep on it.
+    /// Wakes all threads that sleep on it.
     fn wake(&self);
 }
 
@@ -78,7 +78,7 @@ pub struct CommitBell(AtomicU32);
 pub struct Heard(u32);
 
 impl CommitBell {
-    /// Rings: wakes all who sleep, if any may.
+    /// Rings: wakes all threads that sleep, if any may.
     #[inline]
     pub fn ring(&self) {
         if raise(&self.0) {
@@ -159,7 +159,7 @@ mod tests {
         bell.ring();
         assert_eq!(sleep(&[(&bell, heard)], LONG), Ok(Awoken::Called));
         assert_eq!(sleep(&[(&bell, bell.listen())], SHORT), Ok(Awoken::InTime));
-        // Who has left the bit set is no reason to wake twice, nor for another not to sleep.
+        // A bit that was left set wakes nobody twice, and keeps nobody from sleeping.
         assert_eq!(sleep(&[(&bell, bell.listen())], SHORT), Ok(Awoken::InTime));
     }
 

@@ -27,7 +27,7 @@
 //! | `snapshot` | snapshots that are held, and when they are given up |
 //! | `together` | looks at several realms at once |
 //! | `vacant` | free pages that go back to a full filesystem, and get blocks again |
-//! | `watching` | what commits have changed, for who sleeps until something matches |
+//! | `watching` | what commits have changed, for watchers |
 
 pub mod checked;
 pub mod chunks;

@@ -147,7 +147,7 @@ impl Session {
         self.open.store(false, Ordering::Release);
         let cores = between_forks(|| std::mem::take(&mut *lock(&self.cores)));
         for core in cores {
-            // Who sleeps until something is committed finds the session closed.
+            // A watcher that sleeps finds the session closed.
             core.ring();
             snapshot::end_snapshots_of(&core, self);
             locks::unlock_all_of(&core, self);

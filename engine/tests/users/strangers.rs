@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::common::{
     ALICE, BOB, Line, alone, become_user, check, filled, folder_of, fork, is_root, put,
 };
-use engram::{CreateOptions, Kind, Member, Mode, Payload, Pool, QueryOptions, Scope, WatchEnd};
+use engram::{
+    CreateOptions, Kind, Member, Mode, Payload, Pool, QueryOptions, Realm, Scope, WatchEnd,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -25,6 +27,14 @@ fn read_published(path: &Path, name: &str) -> Option<(u64, u64)> {
     }
 }
 
+/// A new pool, and the shared realm of a namespace in it that all may enter.
+fn opened_to_all(path: &Path) -> (Pool, Realm) {
+    let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
+    let pool = Pool::create(path, &options).unwrap();
+    let realm = pool.create_namespace("open", 0o755, None, None).unwrap();
+    (pool, realm)
+}
+
 /// A user who is not root publishes again beside what is published, and withdraws one of both.
 #[test]
 fn a_user_publishes_again_and_again() {
@@ -37,9 +47,7 @@ fn a_user_publishes_again_and_again() {
         let path = dir.path().join("pool");
         fork(|_| {
             become_user(ALICE, ALICE);
-            let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
-            let pool = Pool::create(&path, &options).unwrap();
-            let realm = pool.create_namespace("open", 0o755, None, None).unwrap();
+            let (pool, realm) = opened_to_all(&path);
             let namespace = pool.namespace("open").unwrap();
             let moved = |name: &str, from: Scope, to: Scope| {
                 namespace.transfer(namespace.root(), name, &[from], to).unwrap();
@@ -61,7 +69,8 @@ fn a_user_publishes_again_and_again() {
     });
 }
 
-/// Who may not use the shared realm cannot be woken, and is given what is published all the same.
+/// A user who may not use the shared realm cannot be woken, and hears of what is published all the
+/// same.
 #[test]
 fn a_stranger_watches_what_is_published() {
     let test = "a_stranger_watches_what_is_published";
@@ -73,9 +82,7 @@ fn a_stranger_watches_what_is_published() {
         let path = dir.path().join("pool");
         let alice = fork(|line: &Line| {
             become_user(ALICE, ALICE);
-            let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
-            let pool = Pool::create(&path, &options).unwrap();
-            let realm = pool.create_namespace("open", 0o755, None, None).unwrap();
+            let (pool, realm) = opened_to_all(&path);
             let namespace = pool.namespace("open").unwrap();
             let publish = |name: &str| {
                 let from = [Scope::Shared];
@@ -120,9 +127,7 @@ fn strangers_read_what_is_published_and_write_nothing() {
         let path = dir.path().join("pool");
         let alice = fork(|line: &Line| {
             become_user(ALICE, ALICE);
-            let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
-            let pool = Pool::create(&path, &options).unwrap();
-            let realm = pool.create_namespace("open", 0o755, None, None).unwrap();
+            let (pool, realm) = opened_to_all(&path);
             put(&realm, "shown", &filled(1, 1, MIB / 8));
             put(&realm, "kept", &filled(2, 1, MIB / 8));
             let namespace = pool.namespace("open").unwrap();
@@ -190,9 +195,7 @@ fn who_reads_what_is_published_keeps_it_when_the_pool_goes() {
         let path = dir.path().join("pool");
         fork(|_| {
             become_user(ALICE, ALICE);
-            let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
-            let pool = Pool::create(&path, &options).unwrap();
-            let realm = pool.create_namespace("open", 0o755, None, None).unwrap();
+            let (pool, realm) = opened_to_all(&path);
             let namespace = pool.namespace("open").unwrap();
             for (tag, name) in (1..).zip(["held", "other"]) {
                 put(&realm, name, &filled(tag, 1, MIB / 8));

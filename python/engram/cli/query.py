@@ -40,6 +40,16 @@ _ATTRIBUTE, _GROUPS, _BUILTIN = 0, 1, 2
 _HAD = {(_BUILTIN, name) for name in ("path", "dtype", "shape")}
 """Built-in fields that have columns anyway."""
 
+QueryArgument = Annotated[
+    str, typer.Argument(metavar="QUERY", help="The condition, in quotes; all if none.")
+]
+BelowOption = Annotated[
+    str,
+    typer.Option(
+        metavar="GROUP", help="Only objects below this.", autocompletion=completion.groups
+    ),
+]
+
 
 @app.command(
     epilog=examples(
@@ -52,16 +62,9 @@ _HAD = {(_BUILTIN, name) for name in ("path", "dtype", "shape")}
 )
 def query(
     pool: PoolArgument,
-    expression: Annotated[
-        str, typer.Argument(metavar="QUERY", help="The condition, in quotes; all if none.")
-    ] = "",
+    expression: QueryArgument = "",
     *,
-    below: Annotated[
-        str,
-        typer.Option(
-            metavar="GROUP", help="Only objects below this.", autocompletion=completion.groups
-        ),
-    ] = "/",
+    below: BelowOption = "/",
     order_by: Annotated[
         list[str] | None,
         typer.Option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli import completion, describe, terminal
+from engram.cli import describe, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
@@ -18,7 +18,7 @@ from engram.cli.app import (
     examples,
     opened,
 )
-from engram.cli.query import group_below
+from engram.cli.query import BelowOption, QueryArgument, group_below
 from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -35,16 +35,9 @@ if TYPE_CHECKING:
 )
 def watch(
     pool: PoolArgument,
-    expression: Annotated[
-        str, typer.Argument(metavar="QUERY", help="The condition, in quotes; all if none.")
-    ] = "",
+    expression: QueryArgument = "",
     *,
-    below: Annotated[
-        str,
-        typer.Option(
-            metavar="GROUP", help="Only objects below this.", autocompletion=completion.groups
-        ),
-    ] = "/",
+    below: BelowOption = "/",
     existing: Annotated[
         bool, typer.Option("--existing", help="First print what is there already.")
     ] = False,

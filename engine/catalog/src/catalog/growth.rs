@@ -101,7 +101,7 @@ struct GrowthPage {
     failure: AtomicU64,
     failed_at: AtomicU64,
     _zeros_to_the_bell: [u64; 6],
-    /// Likewise: who watches writes it, too.
+    /// Likewise: watchers write it, too.
     bell: CommitBell,
     _zeros_beside_the_bell: [u32; 15],
     news_head: AtomicU64,

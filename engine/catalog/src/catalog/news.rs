@@ -1,4 +1,4 @@
-//! News: which objects the last commits have changed, for those who watch.
+//! News: which objects the last commits have changed, for watchers.
 //!
 //! A process that watches is woken by a bell (`engram_media::bell`) in the growth page, and asks
 //! then which objects the commits since its last look have put or removed. So it judges these
@@ -15,7 +15,7 @@
 //! visible has its note there, or a note of another id is. A writer that dies in between leaves a
 //! note of an id that no commit has, and the next writer gets that id, and stores its own. So a
 //! note is believed of the id that it has, and where it has another (the commit was long ago, or of
-//! an engine that makes no notes), nothing is known, and who watches looks at everything. (The one
+//! an engine that makes no notes), nothing is known, and a watcher looks at everything. (The one
 //! exception: an engine without notes commits next after a writer that died between note and
 //! commit. What that commit changed is then seen with the next look at everything.)
 //!
@@ -183,11 +183,7 @@ mod tests {
         assert_eq!(news.between(&head, 9, 9), Some(vec![]));
         assert_eq!(news.between(&head, 5, 9), None, "of commit 6 there is no note");
         assert_eq!(news.between(&head, 8, 10), None);
-        assert_eq!(
-            news.between(&head, 9, 8),
-            None,
-            "who has seen more than there is knows nothing"
-        );
+        assert_eq!(news.between(&head, 9, 8), None, "a look beyond the last commit tells nothing");
     }
 
     #[test]

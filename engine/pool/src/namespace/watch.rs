@@ -47,7 +47,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How often a watcher looks that cannot hear the shared realm's bell.
 const OUTSIDE: Duration = Duration::from_millis(50);
 
-/// Who sleeps until something matches a query. Any thread may use it, several at once: each hit
+/// Sleeps until something matches a query. Any thread may use it, several at once: each hit
 /// goes to one of them. A forked child cannot.
 pub struct Watcher {
     namespace: Namespace,
@@ -198,7 +198,7 @@ impl Watcher {
             if awoken == Awoken::BySignal {
                 pause(true)?;
             } else if awoken == Awoken::InTime || beat.elapsed() >= HEARTBEAT {
-                // Who is called all the time never sleeps for so long.
+                // A watcher that is called all the time never sleeps for so long.
                 pause(false)?;
                 self.check_present()?;
                 beat = Instant::now();
@@ -212,7 +212,7 @@ impl Watcher {
         self.ring();
     }
 
-    /// Ends it: who waits is told, and nothing more is taken down.
+    /// Ends it: waiting threads are told, and nothing more is taken down.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.ring();
@@ -300,7 +300,7 @@ fn refuse_batch(realms: &[Realm]) -> Result<()> {
     if realms.iter().any(Realm::runs_batch) {
         fail!(
             Busy,
-            "this thread runs a batch, and who watches sees what is committed: end it first"
+            "this thread runs a batch, and a watch sees what is committed: end the batch first"
         );
     }
     Ok(())

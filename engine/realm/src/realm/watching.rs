@@ -1,4 +1,4 @@
-//! Watching one realm: what its commits have changed, for who sleeps until something matches.
+//! Watching one realm: what its commits have changed, for a watcher that sleeps until then.
 //!
 //! A watcher sleeps on the bell of the realm's growth page, without entering the realm: a fork or a
 //! close does not wait for it. It holds the page meanwhile, which stays mapped until it wakes; a
@@ -25,7 +25,7 @@ pub enum Sighting {
 }
 
 impl Core {
-    /// Wakes all who watch the realm, if it is up.
+    /// Wakes all watchers of the realm, if it is up.
     pub(crate) fn ring(&self) {
         if let Some(catalog) = &self.gate.read().catalog {
             catalog.growth().bell().ring();
@@ -41,7 +41,7 @@ impl Realm {
         Ok((!core.setup.immutable).then(|| inside.catalog().shared_growth()))
     }
 
-    /// Wakes all who watch the realm.
+    /// Wakes all watchers of the realm.
     pub fn ring(&self) {
         self.core.ring();
     }
