@@ -1,13 +1,13 @@
-# The only verbs: demo test test-engine test-package upstream-suites test-pmem bench bench-mpi
-# bench-active bench-doors evaluate hot versus crash power corrupt model miri fuzz install lint
-# layers supply msrv aarch64 fmt clean help. Each sets up what it needs.
+# The only verbs: demo test test-engine test-package upstream-suites posix-suites test-pmem bench
+# bench-mpi bench-active bench-doors bench-posix evaluate hot versus crash power corrupt model miri
+# fuzz install lint layers supply msrv aarch64 fmt clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
 BIN := .venv/bin
 RUST := Cargo.toml .cargo/config.toml python/Cargo.toml \
-	$(wildcard engine/Cargo.toml engine/*/Cargo.toml engine/*/build.rs) \
-	$(shell find engine/src engine/*/src python/src -name '*.rs')
+	$(wildcard engine/Cargo.toml engine/*/Cargo.toml engine/*/build.rs posix/*/Cargo.toml) \
+	$(shell find engine/src engine/*/src posix/*/src python/src -name '*.rs')
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 MIRI := nightly-2026-05-20
 FUZZ := query_parser records rows segments pages
@@ -20,9 +20,9 @@ COMMA := ,
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-engine test-package upstream-suites test-pmem bench bench-mpi \
-	bench-active bench-doors evaluate hot versus crash power corrupt model miri fuzz install lint \
-	layers supply msrv aarch64 fmt clean
+.PHONY: help demo test test-engine test-package upstream-suites posix-suites test-pmem bench \
+	bench-mpi bench-active bench-doors bench-posix evaluate hot versus crash power corrupt model \
+	miri fuzz install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -46,6 +46,10 @@ test-package: $(TESTED) ## Those of the package (ARGS=tests/test_lock.py: which)
 upstream-suites: $(BIN)/.built ## Other projects' own tests of such as this, alone (a minute)
 	$(call step,Running suites of other projects,$(BIN)/python -m pytest -q -n auto tests/upstream)
 
+POSIX_SUITES := target/tools/bin/pjdfstest target/tools/bin/fsx
+posix-suites: $(BIN)/.built $(BIN)/.native $(POSIX_SUITES) ## pjdfstest, fsx on a mount (8 minutes)
+	$(call step,Running suites of file systems on mounts,$(BIN)/python tests/posix/suites.py $(ARGS))
+
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench $(ARGS))
 
@@ -60,6 +64,9 @@ bench-active: $(BIN)/.built $(BIN)/.peers-active ## Active objects beside Redis 
 bench-doors: $(BIN)/.built $(BIN)/.peers ## Doors, beside what others use (5; 1)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -W ignore::UserWarning \
 		-m bench.doors $(ARGS))
+
+bench-posix: $(BIN)/.built ## Files of a pool and of a mount, beside tmpfs (a minute or two)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.files $(ARGS))
 
 PARTS := queries million policies index-bytes index-time search-space end-to-end
 evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure it (5 minutes)
@@ -222,8 +229,15 @@ target/tools/bin/cargo-deny:
 	$(call step,Installing cargo-deny (minutes),\
 		cargo install --quiet --locked --root target/tools cargo-deny 2>/dev/null)
 
+# Suites of file systems: programs that are run, and linked with nothing.
+target/tools/bin/pjdfstest: VERSION := 0.2.2
+target/tools/bin/fsx: VERSION := 0.3.2
+$(POSIX_SUITES):
+	$(call step,Installing $(@F) $(VERSION) (a minute),cargo install --quiet --locked \
+		--root target/tools $(@F) --version $(VERSION) 2>/dev/null)
+
 $(BIN)/.native: $(BIN)/.installed tests/native.py
-	$(call step,Looking for MPI and Fortran and what else tests of the C library use,\
+	$(call step,Looking for MPI$(COMMA) Fortran$(COMMA) FUSE and what else some tests use,\
 		$(BIN)/python tests/native.py)
 	@touch $@
 

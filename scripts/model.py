@@ -97,8 +97,8 @@ DEFECTS = (
         "the allocator reads the pins, then the age",
         LIST,
         "    floor.age = floor.age.min(words.age());\n"
-        "    floor.pins.extend(words.pinned().map(|(offset, _)| offset));\n",
-        "    floor.pins.extend(words.pinned().map(|(offset, _)| offset));\n"
+        "    words.pinned().for_each(|pin| floor.keep(pin));\n",
+        "    words.pinned().for_each(|pin| floor.keep(pin));\n"
         "    floor.age = floor.age.min(words.age());\n",
         "a_view_keeps_its_extent_from_threads_of_its_own_process",
     ),
@@ -161,8 +161,10 @@ DEFECTS = (
     Defect(
         "an allocator that asks for writers does not look at the epoch again",
         LIST,
-        "            if epoch() == before {\n                return Ok(false);",
-        "            if epoch() >= before {\n                return Ok(false);",
+        "writes(lease.words(), offset)) {\n                return Ok(true);\n            }\n"
+        "            if epoch() == before {",
+        "writes(lease.words(), offset)) {\n                return Ok(true);\n            }\n"
+        "            if epoch() >= before {",
         "a_view_that_may_write_is_seen_through_a_fork",
     ),
     Defect(

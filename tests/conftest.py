@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import engram
+import mounted
 import native
 from support import BIG
 
@@ -80,6 +81,29 @@ def pool(home: Path) -> Iterator[engram.Pool]:
     """Give a new pool of 256 MiB, open for writing."""
     with engram.create(home / "pool", size="256 MiB", force=True) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def _cleared() -> None:
+    """Clear what tests of mounts have left that were killed."""
+    mounted.clear()
+
+
+@pytest.fixture
+def point(_cleared: None) -> Iterator[Path]:
+    """Give an empty folder to mount a pool upon; nothing is left there after the test."""
+    with mounted.place() as folder:
+        yield folder
+
+
+@pytest.fixture
+def seen(pool: engram.Pool, point: Path) -> Iterator[Path]:
+    """Give the pool as a folder; after the test it has no problems."""
+    if mounted.WHY_NOT:
+        pytest.skip(mounted.WHY_NOT)
+    with engram.mount(pool, point):
+        yield point
+    assert engram.verify(pool.path).problems == []
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ A pack has several folders' files as their non-zero pages: a pool says that it h
 most of them are holes. It is a length, JSON that lists folders and files, and their pages, in one
 stream of xz.
 
-    python tests/kept.py unpack tests/kept_format5.pack FOLDER
+    python tests/kept.py unpack tests/kept_format6.pack FOLDER
 
 makes what is in it below `FOLDER`: the pools, and `manifest.json`, which has what `told` said of
 them when they were made.
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = 4096
-FORMAT_5 = Path(__file__).parent / "kept_format5.pack"
+FORMATS = (5, 6)
+"""Earlier formats, of which a pack is kept."""
+
+
+def packed(form: int) -> Path:
+    """Say where the pack of a format is."""
+    return Path(__file__).parent / f"kept_format{form}.pack"
 
 
 def pack(folder: Path, into: Path) -> int:

@@ -1,4 +1,4 @@
-"""What tests of the C library need of the machine: compilers, MPI, CMake; and how they use it.
+"""What tests of the C library and of mounts need of the machine, and how they use it.
 
 Run as a program, it installs what is missing, where apt and root can. What is still missing then
 has its tests skipped, with the reason.
@@ -31,6 +31,8 @@ PACKAGES = {
     "mpifort": "libopenmpi-dev",
     "cmake": "cmake",
     "pkg-config": "pkg-config",
+    "fusermount3": "fuse3",
+    "rsync": "rsync",
 }
 """Programs, and the packages of Debian that have them."""
 
@@ -114,4 +116,6 @@ def ranks(count: int, program: Path, *arguments: str | Path, options: Sequence[s
 if __name__ == "__main__":
     reason = install()
     if reason:
-        sys.stderr.write(f"    some tests of the C library will be skipped: {reason}\n")
+        sys.stderr.write(
+            f"    some tests of the C library and of mounts will be skipped: {reason}\n"
+        )

@@ -204,7 +204,7 @@ def test_a_newer_pool_is_refused_by_its_version(pool: engram.Pool) -> None:
     pool.close()
     description = path / "pool.toml"
     _checksum, original = description.read_text().split("\n", 1)
-    description.write_text(original.replace("format = 6", "format = 99"))
+    description.write_text(original.replace("format = 7", "format = 99"))
     with pytest.raises(engram.FormatError, match="format 99"):
         engram.open(path)
     description.write_text(original.replace("incompatible = []", 'incompatible = ["sparse"]'))

@@ -185,6 +185,7 @@ pub(crate) fn request<'a>(
         dims: options.and_then(|options| options.dims.clone()),
         attrs: Vec::new(),
         origin: Vec::new(),
+        properties: Vec::new(),
     };
     let (group, path) = (raw::of("group", group)?, raw::text("path", path)?);
     Ok(Request { group, path, new, options })

@@ -97,6 +97,7 @@ pub fn array(words: usize, attrs: Vec<(String, Value)>) -> NewObject {
         dims: None,
         attrs,
         origin: Vec::new(),
+        properties: Vec::new(),
         layout: engram::Layout::default(),
     }
 }

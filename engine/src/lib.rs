@@ -52,6 +52,7 @@
 //!     dims: Some(vec!["x".to_owned()]),
 //!     attrs: Vec::new(),
 //!     origin: Vec::new(),
+//!     properties: Vec::new(),
 //!     layout: Layout::default(),
 //! };
 //! let bytes: Vec<u8> = (0..1000).flat_map(|x| f64::from(x).to_le_bytes()).collect();
@@ -118,7 +119,8 @@ pub use engram_catalog as catalog;
 pub use engram_files::pool_file::FORMAT;
 pub use engram_index::{AttributeGroupStats, IndexSettings, IndexStats, KeyStats, Policy};
 pub use engram_media as media;
-pub use engram_ops::group::GroupInfo;
+pub use engram_ops::group::{Clash, GroupInfo};
+pub use engram_ops::group_times::GroupTimes;
 pub use engram_pool::namespace::{
     Allocation, Flush, InPlace, Namespace, NamespaceInfo, WatchEnd, Watcher,
 };
@@ -132,8 +134,8 @@ pub use engram_query::answer::{
 pub use engram_realm::batch::{Batch, in_batch, when_ended};
 pub use engram_realm::view::{RealmAllocation, View};
 pub use engram_realm::{
-    CatalogUse, Found, Holders, LeaseInfo, Lock, MaintenanceFailure, MaintenanceTask, Mode,
-    Payload, ReaderInfo, Realm, Sighting, Space, StoredChunk,
+    CatalogUse, File, FileSegment, Found, Holders, LeaseInfo, Lock, MaintenanceFailure,
+    MaintenanceTask, Mode, Payload, ReaderInfo, Realm, Seek, Sighting, Space, StoredChunk,
 };
 pub use engram_records::attrs::Value;
 pub use engram_records::extent::Extent;
@@ -142,6 +144,8 @@ pub use engram_records::layout::{CHUNK_BYTES_MAX, Codec, Coder, Layout, chunks_f
 pub use engram_records::object::{
     Class, INLINE_BYTES_MAX, NDIM_MAX, NewObject, ObjectInfo, Placement,
 };
+pub use engram_records::properties::Properties;
+pub use engram_records::segmented::{FILE_BYTES_MAX, HeadFacts};
 pub use engram_space::lease::LockMode;
 #[cfg(feature = "faults")]
 pub use engram_tools::decode;

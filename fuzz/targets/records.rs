@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
     decode::dtype(bytes);
     if bytes.len() > 8 {
         // Where the head is taken for granted, the sections behind it are met more often.
-        let mut row = vec![2, bytes[0] & 1, bytes[1] & 3, bytes[2] & 0xC3, 0, 0, 0, 0];
+        let mut row = vec![2, bytes[0] & 1, bytes[1] & 3, bytes[2] & 0xE3, 0, 0, 0, 0];
         row.extend_from_slice(&[0; 32]);
         row.extend_from_slice(&bytes[3..]);
         decode::record(&row);

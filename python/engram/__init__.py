@@ -21,7 +21,7 @@ from engram import (
     later,
     reflexes,
 )
-from engram._engram import DeviceInfo, NamespaceInfo, Space
+from engram._engram import DeviceInfo, NamespaceInfo, Posix, Space
 from engram.array import Allocation, Array
 from engram.attrs import Attributes
 from engram.batch import Batch
@@ -54,6 +54,7 @@ from engram.group import Group
 from engram.housekeeping import Backup, Compaction, PartLeftOut, Upgrade, compact, upgrade
 from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
 from engram.lock import Lock
+from engram.mounts import Mount, mount, unmount
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, adopt, chmod, create, destroy, open
 from engram.query import QueryResult
@@ -119,6 +120,7 @@ __all__ = [
     "InvalidNameError",
     "LeftOut",
     "Lock",
+    "Mount",
     "Moved",
     "Namespace",
     "NamespaceInfo",
@@ -129,6 +131,7 @@ __all__ = [
     "PoolFullError",
     "PoolGoneError",
     "PoolNotFoundError",
+    "Posix",
     "Progress",
     "QueryError",
     "QueryResult",
@@ -156,9 +159,11 @@ __all__ = [
     "group_attr",
     "import_file",
     "import_files",
+    "mount",
     "open",
     "salvage",
     "under",
+    "unmount",
     "upgrade",
     "verify",
 ]

@@ -16,12 +16,14 @@ __all__ = [
     "Batch",
     "DeviceInfo",
     "Explanation",
+    "File",
     "GroupInfo",
     "Lock",
     "Namespace",
     "NamespaceInfo",
     "ObjectInfo",
     "Pool",
+    "Posix",
     "Query",
     "Salvage",
     "Space",
@@ -48,12 +50,14 @@ __all__ = [
     "compact",
     "contains",
     "count",
+    "create_file",
     "create_group",
     "delete",
     "destroy",
     "drain_queue",
     "find",
     "flush",
+    "follow",
     "group_info",
     "handles",
     "holders",
@@ -62,6 +66,7 @@ __all__ = [
     "index_stats",
     "is_read_only",
     "kinds",
+    "link",
     "load_box",
     "maintain",
     "members",
@@ -73,6 +78,7 @@ __all__ = [
     "open_for_write",
     "path_of",
     "paths_of",
+    "posix_of",
     "publish",
     "publish_all",
     "put_array",
@@ -83,6 +89,7 @@ __all__ = [
     "rename",
     "reshape",
     "scratch",
+    "serve_mount",
     "set_index_settings",
     "set_origin",
     "set_read_only",
@@ -90,6 +97,7 @@ __all__ = [
     "store_box",
     "stored_chunk",
     "stored_nbytes",
+    "symlink",
     "transfer",
     "transfer_all",
     "upgrade",
@@ -246,6 +254,43 @@ class Lock:
         _trace: TracebackType | None,
         /,
     ) -> None: ...
+
+@final
+class File:
+    def __new__(cls, namespace: Namespace, oid: int, write: bool) -> Self: ...
+    def read_into(self, offset: int, into: NDArray[np.uint8]) -> int: ...
+    def write(self, offset: int | None, data: NDArray[np.uint8]) -> int: ...
+    def size(self) -> int: ...
+    def set_size(self, size: int) -> None: ...
+    def sync(self) -> None: ...
+    def allocate(self, offset: int, nbytes: int) -> None: ...
+    def punch(self, offset: int, nbytes: int) -> None: ...
+    def seek(self, data: bool, offset: int) -> int | None: ...
+    def segments(self) -> list[tuple[int, int]]: ...
+    def close(self) -> None: ...
+
+@final
+class Posix:
+    @property
+    def kind(self) -> str: ...
+    @property
+    def mode(self) -> int: ...
+    @property
+    def uid(self) -> int: ...
+    @property
+    def gid(self) -> int: ...
+    @property
+    def nlink(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def mtime_ns(self) -> int: ...
+    @property
+    def atime_ns(self) -> int: ...
+    @property
+    def ctime_ns(self) -> int: ...
+    @property
+    def ino(self) -> int: ...
 
 @final
 class Space:
@@ -530,7 +575,11 @@ def read(
     namespace: Namespace, oid: int, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> NDArray[Any]: ...
 def view(
-    namespace: Namespace, oid: int, dtype: np.dtype[Any], shape: tuple[int, ...], write: bool
+    namespace: Namespace,
+    oid: int,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...] | None,
+    write: bool,
 ) -> NDArray[Any]: ...
 def array_field(
     namespace: Namespace, group: int, name: str, sharing: str, write: bool
@@ -542,7 +591,15 @@ def flush(namespace: Namespace, oid: int) -> None: ...
 def put_blob(
     namespace: Namespace, parent: int, path: str, data: Any, new: _New
 ) -> tuple[int, int]: ...
-def read_blob(namespace: Namespace, oid: int, start: int = 0, stop: int | None = None) -> bytes: ...
+def read_blob(namespace: Namespace, oid: int, part: slice | None = None) -> bytes: ...
+def create_file(
+    namespace: Namespace, parent: int, path: str, mode: int | None, new: _New
+) -> int: ...
+def follow(namespace: Namespace, parent: int, path: str) -> tuple[int | None, int, str]: ...
+def link(namespace: Namespace, oid: int, parent: int, name: str) -> None: ...
+def posix_of(namespace: Namespace, is_group: bool, member: int) -> Posix: ...
+def serve_mount(arguments: list[str]) -> None: ...
+def symlink(namespace: Namespace, parent: int, name: str, target: str) -> int: ...
 def attr_get(namespace: Namespace, is_group: bool, member: int, name: str) -> Any | None: ...
 def attr_set(
     namespace: Namespace,

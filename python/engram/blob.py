@@ -1,5 +1,6 @@
 """Blobs: bytes under a name."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -7,15 +8,23 @@ from numpy.typing import NDArray
 
 from engram import _engram, tokens
 from engram.array import Array
-from engram.errors import ArgumentError
+from engram.errors import ArgumentError, EngramError
 from engram.handle import Handle, makers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engram.index import IndexMode
+
+_BYTE = np.dtype(np.uint8)
 
 
 class Blob(Handle):
-    """Bytes in a pool: `b[...]`, `b[10:20]` are bytes, `b.view()` is uint8 on its memory."""
+    """Bytes in a pool: `b[...]`, `b[10:20]` are bytes, `b.view()` is uint8 on its memory.
+
+    A file that programs write through a mount, or `open_file`, is a blob as well: its size is the
+    one it has at the moment, and its memory may be in several pieces, which a view shows as one.
+    """
 
     __slots__ = ("_nbytes",)
 
@@ -45,16 +54,35 @@ class Blob(Handle):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it has."""
+        """How many bytes it has now; of one that is gone, how many it had."""
+        with suppress(EngramError):
+            self._nbytes = _engram.object_info(self._namespace, self._id).nbytes
         return self._nbytes
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
-        return self._nbytes
+        """How many bytes it has now."""
+        return self.nbytes
 
     def __len__(self) -> int:
-        return self._nbytes
+        return self.nbytes
+
+    @property
+    def nlink(self) -> int:
+        """How many names it has: one, and one for each `Group.link`."""
+        return self.posix.nlink
+
+    @property
+    def segments(self) -> "Sequence[tuple[int, int]]":
+        """Where it has memory: (offset, bytes) of each piece; what is between is a hole.
+
+        A small one, which lies in the catalog, has none.
+        """
+        file = _engram.File(self._namespace, self._id, False)
+        try:
+            return file.segments()
+        finally:
+            file.close()
 
     def __bytes__(self) -> bytes:
         return _engram.read_blob(self._namespace, self._id)
@@ -73,16 +101,15 @@ class Blob(Handle):
         if key is Ellipsis or key == ():
             return _engram.read_blob(self._namespace, self._id)
         if isinstance(key, slice):
-            start, stop, step = key.indices(self._nbytes)
-            if step == 1:
-                return _engram.read_blob(self._namespace, self._id, start, max(start, stop))
+            if key.step in {None, 1}:
+                return _engram.read_blob(self._namespace, self._id, key)
             return _engram.read_blob(self._namespace, self._id)[key]
         if isinstance(key, int | np.integer):
-            return int(self._as_array()[key])
+            return int(self.view()[key])
         raise ArgumentError(f"a blob cannot be indexed by {key!r}: use an integer, a slice or ...")
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write bytes in place, as many as `key` selects; a blob keeps its size.
+        """Write bytes in place, as many as `key` selects; `open_file` also changes the size.
 
         Raises
         ------
@@ -96,19 +123,24 @@ class Blob(Handle):
         """
         if isinstance(value, bytes | bytearray | memoryview):
             value = np.frombuffer(value, np.uint8)
-            selected = range(self._nbytes) if key is Ellipsis else None
+            selected = range(self.nbytes) if key is Ellipsis else None
             if isinstance(key, slice):
-                selected = range(self._nbytes)[key]
+                selected = range(self.nbytes)[key]
             if selected is not None and len(selected) != len(value):
                 raise ArgumentError(
-                    f"{len(value)} bytes cannot be written over {len(selected)}: a blob keeps its "
-                    "size; replace it with group[name] = bytes"
+                    f"{len(value)} bytes cannot be written over {len(selected)}: in place a blob "
+                    "keeps its size; replace it with group[name] = bytes, or use open_file"
                 )
         self._as_array()[key] = value
 
     def view(self, mode: str = "r") -> NDArray[np.uint8]:
-        """Give a uint8 array of shape (nbytes,) on the pool's own memory, as `Array.view` does."""
-        return self._as_array().view(mode)
+        """Give a uint8 array of shape (nbytes,) on the pool's own memory, as `Array.view` does.
+
+        One of a file is as long as the file is now. A view for writing gives its holes memory.
+        """
+        if mode not in {"r", "r+"}:
+            raise ArgumentError(f'mode {mode!r} is unknown: use "r" or "r+"')
+        return _engram.view(self._namespace, self._id, _BYTE, None, mode == "r+")
 
     def flush(self) -> None:
         """Make all in-place writes so far as durable as the pool is."""
@@ -123,10 +155,10 @@ class Blob(Handle):
         return tokens.of_object(self._namespace, self._id)
 
     def _as_array(self) -> Array:
-        return Array(self._namespace, self._id, np.dtype(np.uint8), (self._nbytes,))
+        return Array(self._namespace, self._id, _BYTE, (self.nbytes,))
 
     def __repr__(self) -> str:
-        return self._shown(f"{self._nbytes} bytes")
+        return self._shown(f"{self.nbytes} bytes")
 
 
 makers[2] = Blob

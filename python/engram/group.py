@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from engram import _engram, later
+from engram import _engram, files, later
 from engram.arguments import several, truth, whole_number
 from engram.array import Allocation, Array
 from engram.batch import Batch
@@ -476,6 +476,70 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         """
         found: Table = later.require_table(self, name, schema, more)
         return found
+
+    def create_file(self, name: str, *, mode: int | None = None) -> Blob:
+        """Create an empty file, to be filled with `open_file` or through a mount.
+
+        `mode` are its permissions as a mount shows them, such as 0o640; the namespace's, if they
+        are not given.
+
+        Raises
+        ------
+        ExistsError
+            If the name is taken.
+
+        """
+        return Blob(
+            self._namespace, files.create_file(self._namespace, self._id, name, mode), None, (0,)
+        )
+
+    def open_file(self, path: str, mode: str = "rb") -> files.File:
+        """Open a blob, or an array in one piece, as a file.
+
+        `mode` is as for Python's `open`: "rb", "rb+", "wb" (made empty, or made), "ab" (behind the
+        end), "xb" (made; the name must be free), and with "+" for both. Symbolic links are
+        followed. An array keeps its size.
+
+        Raises
+        ------
+        ArgumentError
+            If it is a group, or the mode is none.
+        ExistsError
+            With "x", if the name is taken.
+        BusyError
+            Inside a batch, which could not undo what is written.
+        UnsupportedError
+            If it is a chunked array, or one of strings of variable length.
+
+        """
+        return files.open_file(self._namespace, self._id, path, mode)
+
+    def link(self, old: str, new: str) -> None:
+        """Give an array or blob a further name (a hard link): it goes with its last one.
+
+        Raises
+        ------
+        ExistsError
+            If the new name is taken.
+        UnsupportedError
+            If the names would be in two scopes.
+
+        """
+        files.link(self._namespace, self._id, old, new)
+
+    def symlink(self, target: str, name: str) -> Blob:
+        """Make a symbolic link: a name that stands for the path `target`, which need not be there.
+
+        Mounts and `open_file` follow it; here it is a blob with the path in it.
+
+        Raises
+        ------
+        ExistsError
+            If the name is taken.
+
+        """
+        oid = files.symlink(self._namespace, self._id, target, name)
+        return Blob(self._namespace, oid, None, (len(target.encode()),))
 
     def __setitem__(self, path: str, value: Any) -> None:
         if type(value) is np.ndarray:  # first: small puts are counted in tenths of a microsecond

@@ -16,7 +16,7 @@ from engram.lock import Lock
 from engram.plain import printable
 
 if TYPE_CHECKING:
-    from engram._engram import GroupInfo, ObjectInfo, _Found
+    from engram._engram import GroupInfo, ObjectInfo, Posix, _Found
     from engram.group import Group
     from engram.scope import Scope
 
@@ -101,6 +101,11 @@ class Handle:
     def modified(self) -> datetime:
         """When it was last changed, in UTC. In-place writes through a view do not count."""
         return _EPOCH + timedelta(microseconds=self._info().modified // 1000)
+
+    @property
+    def posix(self) -> "Posix":
+        """What a mount shows of it: kind, mode, uid, gid, nlink, size, mtime_ns and so on."""
+        return _engram.posix_of(self._namespace, self._is_group, self._id)
 
     @property
     def scope(self) -> "Scope":

@@ -14,7 +14,7 @@ use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::error::{Result, argument, corrupt};
+use crate::error::{Result, argument, busy, corrupt};
 use crate::group::{Found, kind_of};
 use crate::member::NewMember;
 use crate::namespace::{Namespace, Place};
@@ -57,6 +57,7 @@ impl<'a, 'py> Request<'a, 'py> {
             dims: value::dims_of(self.new.dims, shape.len())?,
             attrs: value::attributes_of(self.new.attrs)?,
             origin: self.new.origin.to_vec(),
+            properties: Vec::new(),
             layout,
         })
     }
@@ -455,8 +456,9 @@ fn copy_of<'py>(
     }
 }
 
-/// The value as an array on the pool's own memory; a small one that lies in the catalog is moved
-/// to an extent first if it is to be written, and copied out if it is to be read.
+/// The value as an array on the pool's own memory, flat where no shape is given; a small one that
+/// lies in the catalog is moved to an extent first if it is to be written, and copied out if it is
+/// to be read.
 #[pyfunction]
 #[pyo3(name = "view")]
 pub fn view_of<'py>(
@@ -464,7 +466,7 @@ pub fn view_of<'py>(
     namespace: &Namespace,
     oid: Oid,
     dtype: &Bound<'py, PyArrayDescr>,
-    shape: &Bound<'py, PyTuple>,
+    shape: Option<&Bound<'py, PyTuple>>,
     write: bool,
 ) -> Result<Bound<'py, PyAny>> {
     if dtype::is_text(dtype) {
@@ -473,14 +475,26 @@ pub fn view_of<'py>(
              fixed width such as 'U16'",
         ));
     }
-    let shape: Vec<u64> = shape.extract()?;
     let engine = namespace.engine();
     let payload = if write {
         py.detach(|| engine.view(oid, true)).map_err(gone)?
     } else {
         engine.view(oid, false)?
     };
+    let shape = match shape {
+        Some(shape) => shape.extract()?,
+        None => whole(&payload, dtype),
+    };
     over(py, (namespace, oid), payload, dtype, &shape)
+}
+
+/// The shape of a flat array over all of a payload.
+fn whole(payload: &Payload, dtype: &Bound<'_, PyArrayDescr>) -> Vec<u64> {
+    let bytes = match payload {
+        Payload::Inline(bytes) => bytes.len(),
+        Payload::Extent(claim) => claim.len(),
+    };
+    vec![(bytes / dtype.itemsize().max(1)) as u64]
 }
 
 /// An array over the payload of an object.
@@ -512,6 +526,7 @@ pub fn open_for_write<'py>(
     let shape: Vec<u64> = shape.extract()?;
     let engine = namespace.engine();
     let (payload, generation) = engine.payload(oid).map_err(gone)?;
+    check_size(engine, oid, &payload, dtype, &shape)?;
     if dtype::is_text(dtype) || matches!(payload, Payload::Inline(_)) {
         let written = Written { engine: engine.clone(), oid, of: Of::Copy(generation) };
         return Ok((copy_of(py, &payload, dtype, &shape)?, written));
@@ -519,7 +534,29 @@ pub fn open_for_write<'py>(
     drop(payload);
     let (payload, place) = py.detach(|| engine.view_in_place(oid)).map_err(gone)?;
     let written = Written { engine: engine.clone(), oid, of: Of::Place(place) };
+    check_size(engine, oid, &payload, dtype, &shape)?;
     Ok((over(py, (namespace, oid), payload, dtype, &shape)?, written))
+}
+
+/// Refuses a blob that has another size by now than its handle was told.
+fn check_size(
+    engine: &engram::Namespace,
+    oid: Oid,
+    payload: &Payload,
+    dtype: &Bound<'_, PyArrayDescr>,
+    shape: &[u64],
+) -> Result<()> {
+    let now = whole(payload, dtype);
+    if dtype::is_text(dtype) || shape.len() != 1 || shape == now {
+        return Ok(());
+    }
+    if engine.object(oid).map_err(gone)?.class == Class::Blob {
+        return Err(busy(format!(
+            "the blob has {} bytes by now, and had {}: it was resized meanwhile; try again",
+            now[0], shape[0]
+        )));
+    }
+    Ok(())
 }
 
 /// What an array is of that was opened to be written.

@@ -3,9 +3,9 @@
 use engram::{NewObject, Oid, Payload};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyTuple};
+use pyo3::types::{PyBytes, PySlice, PyString, PyTuple};
 
-use crate::error::{Result, argument, corrupt, refused};
+use crate::error::{Result, argument, refused};
 use crate::member::NewMember;
 use crate::namespace::Namespace;
 use crate::value::{self, Name};
@@ -51,32 +51,30 @@ fn exported<'py>(py: Python<'py>, data: &Bound<'py, PyAny>) -> Result<Bound<'py,
     Ok(flat.cast_into::<PyUntypedArray>()?)
 }
 
-/// Bytes `start..stop` of a blob, copied out; to its end where `stop` is None.
+/// The bytes of a blob that a slice selects, or all of them, copied out.
 #[pyfunction]
-#[pyo3(signature = (namespace, oid, start = 0, stop = None))]
+#[pyo3(signature = (namespace, oid, part = None))]
 pub fn read_blob<'py>(
     py: Python<'py>,
     namespace: &Namespace,
     oid: Oid,
-    start: usize,
-    stop: Option<usize>,
+    part: Option<&Bound<'py, PySlice>>,
 ) -> Result<Bound<'py, PyBytes>> {
     let (payload, _) = namespace.engine().payload(oid)?;
     let len = match &payload {
         Payload::Inline(bytes) => bytes.len(),
         Payload::Extent(claim) => claim.len(),
     };
-    let stop = stop.unwrap_or(len);
-    if start > stop || stop > len {
-        return Err(corrupt(format!(
-            "bytes {start} to {stop} of a blob of {len}: run engram.verify on this pool"
-        )));
-    }
+    let (start, len) = match part {
+        Some(part) => {
+            let part = part.indices(len as isize)?;
+            (part.start as usize, part.slicelength)
+        }
+        None => (0, len),
+    };
     let claim = match payload {
-        Payload::Inline(bytes) => return Ok(PyBytes::new(py, &bytes[start..stop])),
+        Payload::Inline(bytes) => return Ok(PyBytes::new(py, &bytes[start..start + len])),
         Payload::Extent(claim) => claim,
     };
-    Ok(PyBytes::new_with(py, stop - start, |to| {
-        view::copy_out(py, to, &claim, start).map_err(PyErr::from)
-    })?)
+    Ok(PyBytes::new_with(py, len, |to| view::copy_out(py, to, &claim, start).map_err(PyErr::from))?)
 }

@@ -15,6 +15,7 @@ mod dtype;
 mod error;
 mod explanation;
 mod field;
+mod files;
 mod group;
 mod housekeeping;
 mod index;
@@ -58,6 +59,8 @@ mod _engram {
     use crate::explanation::Explanation;
     #[pymodule_export]
     use crate::field::array_field;
+    #[pymodule_export]
+    use crate::files::{File, Posix, create_file, follow, link, posix_of, serve_mount, symlink};
     #[pymodule_export]
     use crate::group::{
         GroupInfo, check_deletable, contains, count, create_group, delete, find, group_info,

@@ -81,6 +81,7 @@ impl<'a, 'py> NewMember<'a, 'py> {
             overwrite: self.overwrite,
             device: namespace.device(self.device)?,
             index: index::mode_of(self.index_mode)?,
+            owner: None,
             read_only: self.read_only,
             scope: scope_of(self.scope)?,
         })

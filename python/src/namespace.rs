@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use engram::{Mode, Scope};
+use engram_fs::{Fs, Options};
 use pyo3::prelude::*;
 
 use crate::error::{Result, argument};
@@ -28,13 +29,22 @@ pub struct Namespace {
     snapshot: Option<String>,
     /// Made when a view first asks for it, and shared by all views.
     place: OnceLock<Arc<Place>>,
+    /// The same as a file system; made when first asked for.
+    files: OnceLock<Fs>,
 }
 
 impl Namespace {
     /// The namespace of this opening.
     pub fn new(pool: engram::Pool, engine: engram::Namespace) -> Self {
         let root = engine.root();
-        Namespace { pool, engine, root, snapshot: None, place: OnceLock::new() }
+        Namespace {
+            pool,
+            engine,
+            root,
+            snapshot: None,
+            place: OnceLock::new(),
+            files: OnceLock::new(),
+        }
     }
 
     /// Where it is. Whoever keeps this keeps no pool open.
@@ -56,6 +66,15 @@ impl Namespace {
             Python::attach(|py| crate::error::warn(py, &notices));
         }
         &self.engine
+    }
+
+    /// The namespace as a file system.
+    pub fn files(&self) -> Result<&Fs> {
+        if let Some(fs) = self.files.get() {
+            return Ok(fs);
+        }
+        let fs = Fs::new(self.engine().clone(), Options::default())?;
+        Ok(self.files.get_or_init(|| fs))
     }
 
     /// The root group's GID.

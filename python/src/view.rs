@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use engram::{Oid, View as Claim};
-use numpy::npyffi::flags::{NPY_ARRAY_CARRAY, NPY_ARRAY_CARRAY_RO};
+use numpy::npyffi::flags::{NPY_ARRAY_CARRAY, NPY_ARRAY_CARRAY_RO, NPY_ARRAY_WRITEABLE};
 use numpy::npyffi::{NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
@@ -364,6 +364,32 @@ pub fn bytes_of<'a>(array: &'a Bound<'_, PyUntypedArray>) -> Option<&'a [u8]> {
     // SAFETY: a C-contiguous array is its length x itemsize readable bytes at its data pointer; the
     // borrow of `array` keeps it alive, and numpy refuses to resize what is referenced.
     Some(unsafe { std::slice::from_raw_parts(data(array), len) })
+}
+
+/// Lets `fill` write bytes of an array that lies in C order and may be written, from its start,
+/// while the interpreter is let go of.
+///
+/// Another Python thread may look at them meanwhile, as it may under any copy that numpy makes.
+pub fn fill<T: Send>(
+    py: Python<'_>,
+    array: &Bound<'_, PyUntypedArray>,
+    fill: impl FnOnce(&mut [u8]) -> engram::Result<T> + Send,
+) -> Result<T> {
+    // SAFETY: a live array's fields are readable while we are attached.
+    let flags = unsafe { (*numpy::npyffi::_PyArray_GET_ITEM_DATA(array.as_array_ptr())).flags };
+    if !array.is_c_contiguous() || flags & NPY_ARRAY_WRITEABLE == 0 {
+        return Err(argument("only memory in one piece that may be written is read into"));
+    }
+    plain(&array.dtype())?;
+    let len = array.len() * array.dtype().itemsize();
+    if len == 0 {
+        return Ok(fill(&mut [])?);
+    }
+    let carried = Carried(data(array));
+    // SAFETY: a C-contiguous array is its length x itemsize bytes at its data pointer, which may be
+    // written (both checked above); the caller's borrow keeps it alive, and numpy refuses to resize
+    // what is referenced.
+    Ok(py.detach(move || fill(unsafe { std::slice::from_raw_parts_mut(carried.get(), len) }))?)
 }
 
 /// Copies one array into another of the same shape and dtype, whatever their strides: numpy's own

@@ -25,6 +25,10 @@ pub trait Rows {
     fn has(&mut self, table: Table, key: &[u8]) -> Result<bool>;
     /// The first row at or after `from`.
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>>;
+    /// Whether a table has any rows.
+    fn has_rows(&mut self, table: Table) -> Result<bool> {
+        Ok(self.first_from(table, &[])?.is_some())
+    }
     /// Whether there are any settings of the index: most realms have none, and look no further.
     fn has_index_settings(&mut self) -> Result<bool>;
     /// Whether anything is read-only: in most realms nothing is.
@@ -50,6 +54,10 @@ impl<R: Rows + ?Sized> Rows for &mut R {
 
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
         (**self).first_from(table, from)
+    }
+
+    fn has_rows(&mut self, table: Table) -> Result<bool> {
+        (**self).has_rows(table)
     }
 
     fn has_index_settings(&mut self) -> Result<bool> {

@@ -18,7 +18,7 @@ use engram_media::emulated::CLOCK_FILE;
 use engram_media::filesystem::Mount;
 
 /// The format version that this engine reads and writes.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 /// The earliest format that `engram upgrade` brings to this one.
 pub const UPGRADED_FROM: u32 = 5;
 

@@ -258,6 +258,88 @@ impl AddressRange {
         }
     }
 
+    /// A range of its own that shows pieces of this one side by side: where each begins here, and
+    /// its length, whole pages both; `None` is zeros. What is written to one is written to both.
+    pub fn stitched(&self, pieces: &[(Option<u64>, u64)]) -> Result<AddressRange> {
+        let len = pieces.iter().map(|(_, len)| len).sum::<u64>();
+        let whole = |(at, len): &(Option<u64>, u64)| (at.unwrap_or(0) | len).is_multiple_of(PAGE);
+        if len == 0 || !pieces.iter().all(whole) {
+            fail!(Argument, "pieces of {len} bytes in all cannot be mapped side by side");
+        }
+        let refused = |e: &io::Error| {
+            Error::os(format!("mapping {} pieces of {len} bytes side by side", pieces.len()), e)
+        };
+        let new = Self::reserve_exactly(len).map_err(|e| refused(&e))?;
+        let mut at = 0;
+        for (from, len) in &self.by_file(pieces) {
+            let medium = match from {
+                None => Some(Medium::Memory),
+                Some(from) => self.medium(*from, *len)?,
+            };
+            // SAFETY: the piece is attached here (`medium` has looked), and mapped shared: with an
+            // old length of 0 it is mapped once more. It replaces addresses that `new` alone has.
+            let mapped = unsafe {
+                let to = new.at(at).cast();
+                match from {
+                    Some(from) => libc::mremap(
+                        self.at(*from).cast(),
+                        0,
+                        *len as usize,
+                        libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
+                        to,
+                    ),
+                    None => libc::mmap(
+                        to,
+                        *len as usize,
+                        libc::PROT_READ,
+                        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                        -1,
+                        0,
+                    ),
+                }
+            };
+            if mapped == libc::MAP_FAILED {
+                let error = io::Error::last_os_error();
+                new.keep(at, *len);
+                return Err(refused(&error));
+            }
+            // Of a piece on two media each half is flushed as both are.
+            for medium in Medium::ALL.into_iter().filter(|one| medium.is_none_or(|it| it == *one)) {
+                new.note(AttachedFile { start: at, end: at + len, medium });
+            }
+            at += len;
+        }
+        new.attached.store(at, Ordering::Release);
+        Ok(new)
+    }
+
+    /// The same pieces, each in one file alone: what is mapped once more is of one mapping.
+    fn by_file(&self, pieces: &[(Option<u64>, u64)]) -> Vec<(Option<u64>, u64)> {
+        let attached = self.pieces.read().unwrap_or_else(PoisonError::into_inner);
+        let mut bounds: Vec<u64> = attached.iter().flat_map(|one| [one.start, one.end]).collect();
+        drop(attached);
+        bounds.sort_unstable();
+        let mut all = Vec::with_capacity(pieces.len());
+        for (from, len) in pieces {
+            let Some(from) = *from else {
+                all.push((None, *len));
+                continue;
+            };
+            let (mut at, end) = (from, from + len);
+            for bound in bounds[bounds.partition_point(|bound| *bound <= from)..].iter().copied() {
+                if bound >= end {
+                    break;
+                }
+                if bound > at {
+                    all.push((Some(at), bound - at));
+                    at = bound;
+                }
+            }
+            all.push((Some(at), end - at));
+        }
+        all
+    }
+
     /// Remembers what a piece is kept on. One that is attached anew keeps its old entry too: to
     /// flush a piece in two ways costs time, and does no harm.
     fn note(&self, piece: AttachedFile) {

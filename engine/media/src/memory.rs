@@ -33,6 +33,16 @@ impl Memory {
         Memory { range: Arc::clone(range), offset, len, medium }
     }
 
+    /// How many bytes it has.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// The first byte; valid for `len` bytes as long as this value or a clone of it lives.
     pub fn as_ptr(&self) -> *mut u8 {
         self.range.base().wrapping_add(self.offset as usize)
@@ -184,6 +194,21 @@ impl Memory {
             persist::fence();
         });
         true
+    }
+
+    /// Zeroes `len` bytes from an offset on.
+    ///
+    /// # Panics
+    ///
+    /// If it goes beyond the piece.
+    pub fn zero_part(&self, offset: u64, len: u64) {
+        let room = self.len.checked_sub(offset);
+        assert!(room.is_some_and(|room| len <= room), "{len} zeros at {offset} of {}", self.len);
+        let to = self.as_ptr().wrapping_add(offset as usize);
+        self.paced(Access::Write, len as usize, || {
+            // SAFETY: as in `write_at`.
+            unsafe { persist::zero(to, len as usize) };
+        });
     }
 
     /// Zeroes the first `len` bytes.

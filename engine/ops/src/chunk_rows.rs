@@ -5,14 +5,17 @@
 //! class `Chunk` without name, dtype and shape, whose parent is the array.
 
 use crate::rows_mut::{Reserved, RowsMut};
+use engram_base::checksum::NONE;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::{Oid, id_key};
 use engram_catalog::Table;
 use engram_catalog::rows::{Row, Rows};
 use engram_records::chunked::grid::{Grid, GridCell};
+use engram_records::extent::{Extent, PAGE};
 use engram_records::index_mode::IndexMode;
 use engram_records::object::{Class, Flags, Record, Stored};
+use engram_records::segmented::FILE_BYTES_MAX;
 use engram_records::stamp::Stamp;
 
 /// The bytes of a key before the place.
@@ -36,6 +39,33 @@ pub fn split_key(key: &[u8]) -> Result<(Oid, GridCell)> {
         fail!(Corrupt, "a key of `chunks` has {} bytes", key.len());
     }
     Ok((u64::from_be_bytes(*oid), place.iter().map(|at| u32::from_be_bytes(*at)).collect()))
+}
+
+/// A segment of a file: where it begins in the file, and its extent. Its key is the file's OID and
+/// that place, and all of the extent counts; `CorruptError` if it can be none.
+pub fn segment(oid: Oid, key: &[u8], row: &[u8]) -> Result<(u64, Extent)> {
+    let Some(at) = key.get(OID_BYTES..).and_then(|at| <[u8; 8]>::try_from(at).ok()) else {
+        fail!(Corrupt, "the key of a segment of file {oid:#x} has {} bytes", key.len())
+    };
+    let (at, record) = (u64::from_be_bytes(at), parse(row)?);
+    let Stored::Contiguous { extent, nbytes, .. } = record.stored else {
+        fail!(Corrupt, "a segment of file {oid:#x} lies in its row")
+    };
+    let whole = (at | extent.offset | extent.len).is_multiple_of(PAGE) && nbytes == extent.len;
+    let ends = at.checked_add(extent.len).is_some_and(|end| end <= FILE_BYTES_MAX);
+    if record.parent != oid || !whole || !ends {
+        fail!(
+            Corrupt,
+            "a segment of file {oid:#x} at {at} cannot be {extent:?}, of {nbytes} bytes"
+        );
+    }
+    Ok((at, extent))
+}
+
+/// The record of a segment.
+pub fn segment_record(oid: Oid, extent: Extent, stamp: Stamp) -> Record<'static> {
+    let nbytes = extent.len;
+    record(oid, Stored::Contiguous { extent, nbytes, checksum: NONE }, stamp)
 }
 
 /// A chunk's record, as far as it is one.
@@ -78,7 +108,7 @@ fn remove(rows: &mut dyn RowsMut, key: &[u8]) -> Result<()> {
     };
     rows.remove(Table::Chunks, key)?;
     match extent {
-        Some(extent) => rows.release(extent),
+        Some(extent) => rows.release(extent, split_key(key)?.0),
         None => Ok(()),
     }
 }
@@ -172,7 +202,7 @@ impl Staged {
             rows.adopt(*reserved)?;
         }
         match before {
-            Some((Some(extent), ..)) => rows.release(extent),
+            Some((Some(extent), ..)) => rows.release(extent, oid),
             _ => Ok(()),
         }
     }
@@ -193,6 +223,7 @@ fn record(oid: Oid, stored: Stored<'_>, stamp: Stamp) -> Record<'_> {
         dims: &[],
         attrs: &[],
         origin: &[],
+        properties: &[],
         index: IndexMode::default(),
         flags: Flags::default(),
         checked: stamp.checksums,

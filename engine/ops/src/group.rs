@@ -8,7 +8,7 @@ use crate::chunk_rows;
 use crate::index_modes;
 use crate::marks::rely_on_all_moves;
 use crate::rows_mut::{Reserved, RowsMut};
-use crate::{mirror, protect};
+use crate::{group_times, links, mirror, protect};
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
@@ -40,6 +40,8 @@ pub struct GroupInfo {
     pub modified: i64,
     /// What an importer keeps for export.
     pub origin: Vec<u8>,
+    /// What a file system keeps beside it; empty for none.
+    pub properties: Vec<u8>,
     /// Who sees it.
     pub scope: Scope,
 }
@@ -177,7 +179,8 @@ fn put_group(
 ) -> Result<()> {
     let record = group_record(parent, name, stamp, attrs, origin);
     rows.put_record(Table::Groups, &id_key(gid), &record)?;
-    rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &Member::Group(gid).to_row())
+    rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &Member::Group(gid).to_row())?;
+    rows.names_changed(parent, 1)
 }
 
 /// A group's record.
@@ -202,6 +205,7 @@ pub fn group_record<'a>(
         dims: &[],
         attrs,
         origin,
+        properties: &[],
         index: IndexMode::default(),
         flags: Flags::default(),
         checked: stamp.checksums,
@@ -275,16 +279,19 @@ pub fn link(
         Stamp { owner: new.record.owner, now: new.record.created, checksums: new.record.checked };
     let parent = ensure_parent(rows, target, stamp, new_id)?;
     let name = target.path.last.as_str();
+    if !new.record.properties.is_empty() {
+        group_times::begin(rows, parent, stamp.now)?;
+    }
     let index = match new.index {
         Some(index) => index,
         None => new.modes.mode_at(rows, parent)?,
     };
     let member = Member::Object(new.oid);
     match take_name(rows, parent, name, member)? {
-        None => {}
+        None => rows.names_changed(parent, 0)?,
         Some(Member::Object(old)) if overwrite => {
             protect::refuse(rows, Member::Object(old))?;
-            remove_object(rows, old)?;
+            links::drop_name(rows, old, parent, name, Some(stamp.now))?;
             rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &member.to_row())?;
         }
         Some(there) => return taken(name, there, Taker::Object { overwrite }),
@@ -335,33 +342,11 @@ pub fn check_free(rows: &mut dyn Rows, target: &Target<'_>, overwrite: bool) -> 
     }
 }
 
-fn remove_object(rows: &mut dyn RowsMut, oid: Oid) -> Result<()> {
-    let key = id_key(oid);
-    let (extent, chunked, index, flags) = match rows.get(Table::Objects, &key)? {
-        Some(row) => {
-            let record = Record::parse(&row)?;
-            (record.extent(), record.is_chunked(), record.index, record.flags)
-        }
-        None => fail!(Corrupt, "a name stands for object {oid:#x}, which has no record"),
-    };
-    rows.remove(Table::Objects, &key)?;
-    if flags.read_only {
-        protect::note(rows, Member::Object(oid), false)?;
-    }
-    rows.index(oid, Touch::Gone(index))?;
-    if chunked {
-        chunk_rows::remove_all(rows, oid, usize::MAX)?;
-    }
-    match extent {
-        Some(extent) => rows.release(extent),
-        None => Ok(()),
-    }
-}
-
 /// Removes a group's record, and all else that is kept of it; its name and its members are gone
 /// already.
 pub fn remove_group(rows: &mut dyn RowsMut, gid: Gid) -> Result<()> {
     rows.remove(Table::Groups, &id_key(gid))?;
+    group_times::end(rows, gid)?;
     mirror::note(rows, gid, false)?;
     if rows.has_read_only()? && rows.has(Table::ReadOnly, &id_key(gid))? {
         protect::note(rows, Member::Group(gid), false)?;
@@ -380,8 +365,11 @@ pub fn delete(rows: &mut dyn RowsMut, target: &Target<'_>, shown: &str) -> Resul
     rows.remove(Table::Names, NameKey::new(parent, target.path.last.as_str()).as_bytes())?;
     step!("delete.unnamed");
     match member {
-        Member::Object(oid) => remove_object(rows, oid),
-        Member::Group(gid) => delete_tree(rows, gid),
+        Member::Object(oid) => links::drop_name(rows, oid, parent, target.path.last.as_str(), None),
+        Member::Group(gid) => {
+            rows.names_changed(parent, -1)?;
+            delete_tree(rows, gid)
+        }
     }
 }
 
@@ -395,12 +383,14 @@ pub(crate) fn delete_tree(rows: &mut dyn RowsMut, gid: Gid) -> Result<()> {
                 break;
             }
             rows.remove(Table::Names, &key)?;
-            key.push(0);
-            from = key;
             match Member::from_row(&row)? {
                 Member::Group(inner) => groups.push(inner),
-                Member::Object(oid) => remove_object(rows, oid)?,
+                Member::Object(oid) => {
+                    links::drop_name(rows, oid, gid, split_name_key(&key)?.1, None)?;
+                }
             }
+            key.push(0);
+            from = key;
         }
         // Read, so that a batch conflicts with one that moves an inner group out meanwhile.
         if rows.get(Table::Groups, &id_key(gid))?.is_none() {
@@ -412,12 +402,25 @@ pub(crate) fn delete_tree(rows: &mut dyn RowsMut, gid: Gid) -> Result<()> {
     Ok(())
 }
 
+/// What becomes of a member whose name another is to have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clash {
+    /// It keeps the name, and the other is refused.
+    #[default]
+    Refuse,
+    /// It goes: an object for an object, an empty group for a group.
+    Replace,
+    /// It gets the other's name.
+    Exchange,
+}
+
 /// Gives a member another name, or another group.
 pub fn rename(
     rows: &mut dyn RowsMut,
     old: &Target<'_>,
     old_text: &str,
     new: &Target<'_>,
+    clash: Clash,
     stamp: Stamp,
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
@@ -425,47 +428,213 @@ pub fn rename(
     let (reached, missing) = reach(rows, new)?;
     let name = new.path.last.as_str();
     // Every refusal comes before the first change: in a batch what was changed would stay.
-    if missing.is_empty()
-        && let Some(there) = child(rows, reached, name)?
-    {
-        return if there == member { Ok(()) } else { taken(name, there, Taker::Moved) };
+    let there = if missing.is_empty() { child(rows, reached, name)? } else { None };
+    match (there, clash) {
+        (Some(there), _) if there == member => return Ok(()),
+        (Some(there), Clash::Refuse) => return taken(name, there, Taker::Moved),
+        (None, Clash::Exchange) => {
+            fail!(NotFound, "there is no {name:?} to exchange names with")
+        }
+        _ => {}
     }
     protect::refuse(rows, member)?;
     protect::refuse_new(rows, reached, name)?;
-    if let Member::Group(moved) = member {
-        // A published member below it would hold it where it is.
-        rely_on_all_moves(rows)?;
-        let (mut above, mut steps) = (reached, 0);
-        while above != 0 {
-            if above == moved {
-                fail!(Argument, "{old_text:?} cannot be moved into itself");
-            }
-            above = parent_of_group(rows, above)?;
-            steps += 1;
-            if steps > DEPTH_MAX {
-                fail!(Corrupt, "the groups above {reached:#x} form a loop: run verify");
-            }
+    refuse_into_itself(rows, member, reached, old_text)?;
+    let old_place = (old_parent, old.path.last.as_str());
+    if let Some(there) = there {
+        protect::refuse(rows, there)?;
+        if clash == Clash::Exchange {
+            refuse_into_itself(rows, there, old_parent, name)?;
+            return exchange(rows, (member, old_place), (there, (reached, name)), stamp.now);
         }
+        replace(rows, member, there, reached, name, stamp.now)?;
     }
     mirror::own(rows, member)?;
     let parent = make_parents(rows, reached, missing, stamp, new_id)?;
-    let (table, key) = table_of(member);
-    let (row, index) = match rows.get(table, &key)? {
-        Some(row) => {
-            let record = Record::parse(&row)?;
-            (Record { parent, name, modified: stamp.now, ..record }.encode(), record.index)
+    put_name(rows, member, old_place, (parent, name), stamp.now)?;
+    step!("rename.recorded");
+    rows.remove(Table::Names, NameKey::new(old_place.0, old_place.1).as_bytes())?;
+    rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &member.to_row())
+}
+
+/// Refuses to give a group a place below itself.
+fn refuse_into_itself(
+    rows: &mut dyn RowsMut,
+    member: Member,
+    group: Gid,
+    text: &str,
+) -> Result<()> {
+    let Member::Group(moved) = member else { return Ok(()) };
+    // A published member below it would hold it where it is.
+    rely_on_all_moves(rows)?;
+    let (mut above, mut steps) = (group, 0);
+    while above != 0 {
+        if above == moved {
+            fail!(Argument, "{text:?} cannot be moved into itself");
         }
-        None => fail!(Corrupt, "{old_text:?} has a name, but no record"),
-    };
+        above = parent_of_group(rows, above)?;
+        steps += 1;
+        if steps > DEPTH_MAX {
+            fail!(Corrupt, "the groups above {group:#x} form a loop: run verify");
+        }
+    }
+    Ok(())
+}
+
+/// Takes a name away from what has it, for a member of the same kind; what has it goes.
+fn replace(
+    rows: &mut dyn RowsMut,
+    member: Member,
+    there: Member,
+    parent: Gid,
+    name: &str,
+    now: i64,
+) -> Result<()> {
+    match (member, there) {
+        (Member::Object(_), Member::Object(oid)) => {
+            rows.remove(Table::Names, NameKey::new(parent, name).as_bytes())?;
+            links::drop_name(rows, oid, parent, name, Some(now))
+        }
+        (Member::Group(_), Member::Group(gid)) => {
+            refuse_full(rows, gid, name)?;
+            rows.remove(Table::Names, NameKey::new(parent, name).as_bytes())?;
+            rows.names_changed(parent, -1)?;
+            remove_group(rows, gid)
+        }
+        _ => taken(name, there, Taker::Moved),
+    }
+}
+
+/// Refuses a group that has members.
+fn refuse_full(rows: &mut dyn Rows, gid: Gid, name: &str) -> Result<()> {
+    if let Some((key, _)) = rows.first_from(Table::Names, NameKey::new(gid, "").as_bytes())?
+        && split_name_key(&key)?.0 == gid
+    {
+        fail!(Exists, "the group {name:?} is not empty");
+    }
+    Ok(())
+}
+
+/// Gives two members each other's name.
+fn exchange(
+    rows: &mut dyn RowsMut,
+    one: (Member, (Gid, &str)),
+    two: (Member, (Gid, &str)),
+    now: i64,
+) -> Result<()> {
+    for (member, old, new) in [(one.0, one.1, two.1), (two.0, two.1, one.1)] {
+        mirror::own(rows, member)?;
+        put_name(rows, member, old, new, now)?;
+        rows.put(Table::Names, NameKey::new(new.0, new.1).as_bytes(), &member.to_row())?;
+        step!("rename.exchanged");
+    }
+    Ok(())
+}
+
+/// Removes a group that is empty, which has this name.
+pub fn remove_empty(rows: &mut dyn RowsMut, parent: Gid, name: &str) -> Result<()> {
+    match child(rows, parent, name)? {
+        Some(Member::Group(gid)) => {
+            protect::refuse_deletion(rows, Member::Group(gid))?;
+            refuse_full(rows, gid, name)?;
+            rows.remove(Table::Names, NameKey::new(parent, name).as_bytes())?;
+            rows.names_changed(parent, -1)?;
+            remove_group(rows, gid)
+        }
+        Some(Member::Object(_)) => fail!(Argument, "{name:?} is no group"),
+        None => fail!(NotFound, "there is no {name:?} in this group"),
+    }
+}
+
+/// Takes a name away from an object: with its last one it goes, or is kept for those who have it
+/// open.
+pub fn unlink(rows: &mut dyn RowsMut, parent: Gid, name: &str, now: i64) -> Result<()> {
+    match child(rows, parent, name)? {
+        Some(member @ Member::Object(oid)) => {
+            protect::refuse_deletion(rows, member)?;
+            rows.remove(Table::Names, NameKey::new(parent, name).as_bytes())?;
+            links::drop_name(rows, oid, parent, name, Some(now))
+        }
+        Some(Member::Group(_)) => fail!(Argument, "{name:?} is a group"),
+        None => fail!(NotFound, "there is no {name:?} in this group"),
+    }
+}
+
+/// Makes a group with the properties that a file system gives it.
+pub fn make(
+    rows: &mut dyn RowsMut,
+    gid: Gid,
+    parent: Gid,
+    name: &str,
+    properties: &[u8],
+    owner: Option<u32>,
+    stamp: Stamp,
+) -> Result<()> {
+    if !rows.has(Table::Groups, &id_key(parent))? {
+        fail!(NotFound, "the group {parent:#x} was deleted: open it again by its path");
+    }
+    if let Some(there) = child(rows, parent, name)? {
+        return taken(name, there, Taker::Moved);
+    }
+    protect::refuse_new(rows, parent, name)?;
+    group_times::begin(rows, parent, stamp.now)?;
+    let owner = owner.unwrap_or(stamp.owner);
+    let record = Record { properties, owner, ..group_record(parent, name, stamp, &[], &[]) };
+    rows.put_record(Table::Groups, &id_key(gid), &record)?;
+    rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &Member::Group(gid).to_row())?;
+    group_times::begin(rows, gid, stamp.now)?;
+    rows.names_changed(parent, 1)
+}
+
+/// Changes what a file system keeps beside a member, and its owner.
+pub fn set_properties(
+    rows: &mut dyn RowsMut,
+    member: Member,
+    owner: Option<u32>,
+    stamp: Stamp,
+    change: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
+) -> Result<()> {
+    protect::refuse(rows, member)?;
+    mirror::own(rows, member)?;
+    let (row, index, owned) = with_record(rows, member, |record| {
+        let properties = change(record.properties)?;
+        let record = Record {
+            properties: &properties,
+            owner: owner.unwrap_or(record.owner),
+            modified: stamp.now,
+            ..*record
+        };
+        Ok((record.encode(), record.index, owner.is_some()))
+    })?;
+    let (table, key) = table_of(member);
     rows.put(table, &key, &row)?;
     match member {
-        Member::Object(oid) => rows.index(oid, Touch::Changed(index))?,
-        Member::Group(_) if rows.has_index_settings()? => index_modes::changed(rows)?,
-        Member::Group(_) => {}
+        Member::Object(oid) if owned => rows.index(oid, Touch::Changed(index)),
+        _ => Ok(()),
     }
-    step!("rename.recorded");
-    rows.remove(Table::Names, NameKey::new(old_parent, old.path.last.as_str()).as_bytes())?;
-    rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &member.to_row())
+}
+
+/// Says in a member's record, and for an object in its links, that it has a name in place of
+/// another; and in the groups that names have changed there.
+fn put_name(
+    rows: &mut dyn RowsMut,
+    member: Member,
+    old: (Gid, &str),
+    new: (Gid, &str),
+    now: i64,
+) -> Result<()> {
+    let groups = i32::from(matches!(member, Member::Group(_)) && old.0 != new.0);
+    rows.names_changed(old.0, -groups)?;
+    rows.names_changed(new.0, groups)?;
+    let Member::Group(gid) = member else {
+        return links::exchange_name(rows, member.id(), old, new, now);
+    };
+    let row = with_record(rows, member, |record| {
+        let (parent, name) = new;
+        Ok(Record { parent, name, modified: now, ..*record }.encode())
+    })?;
+    rows.put(Table::Groups, &id_key(gid), &row)?;
+    if rows.has_index_settings()? { index_modes::changed(rows) } else { Ok(()) }
 }
 
 /// The group that holds a group; 0 for the root.
@@ -611,6 +780,7 @@ pub fn info(gid: Gid, record: &Record<'_>) -> GroupInfo {
         created: record.created,
         modified: record.modified,
         origin: record.origin.to_vec(),
+        properties: record.properties.to_vec(),
         scope: Scope::default(),
     }
 }
@@ -633,17 +803,19 @@ pub fn delete_batch(rows: &mut dyn RowsMut, gid: Gid, most: usize) -> Result<usi
         };
         match inner {
             Some((name, Member::Group(inner))) => open.push((inner, name)),
-            Some((_, Member::Object(oid))) if chunk_rows::any(rows, oid)? => {
+            Some((_, Member::Object(oid))) if links::goes_by_parts(rows, oid)? => {
                 gone += chunk_rows::remove_all(rows, oid, most - gone)?;
             }
             Some((name, Member::Object(oid))) => {
                 rows.remove(Table::Names, &name)?;
-                remove_object(rows, oid)?;
+                rows.names_changed(at, 0)?;
+                links::drop_name(rows, oid, at, split_name_key(&name)?.1, None)?;
                 gone += 1;
             }
             None => {
                 let Some((emptied, name)) = open.pop().filter(|_| !open.is_empty()) else { break };
                 rows.remove(Table::Names, &name)?;
+                rows.names_changed(split_name_key(&name)?.0, -1)?;
                 remove_group(rows, emptied)?;
                 gone += 1;
             }

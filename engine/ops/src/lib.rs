@@ -13,7 +13,9 @@
 //! | module | what it offers |
 //! |---|---|
 //! | [`rows_mut`] | changes of rows, and reservations as rows know them |
-//! | [`group`] | names, members, links, deletion |
+//! | [`group`] | names, members, deletion |
+//! | [`links`] | further names of an object, and what becomes of one without a name |
+//! | [`group_times`] | when names in a group last changed |
 //! | [`chunk_rows`] | the rows of a chunked array |
 //! | [`mirror`], [`marks`] | what a realm holds of others: groups, and moves that are under way |
 //! | [`protect`] | read-only members |
@@ -24,7 +26,9 @@
 
 pub mod chunk_rows;
 pub mod group;
+pub mod group_times;
 pub mod index_modes;
+pub mod links;
 pub mod marks;
 pub mod mirror;
 pub mod overlay;

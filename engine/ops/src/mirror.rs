@@ -74,6 +74,7 @@ fn reflect_one(rows: &mut dyn RowsMut, original: &Original) -> Result<()> {
         let moved = (*parent, name.as_str()) != (original.parent, original.name.as_str());
         if moved && child(rows, *parent, name)? == Some(group) {
             rows.remove(Table::Names, NameKey::new(*parent, name).as_bytes())?;
+            rows.names_changed(*parent, -1)?;
         }
         if moved && rows.has_index_settings()? {
             index_modes::changed(rows)?;
@@ -88,6 +89,7 @@ fn reflect_one(rows: &mut dyn RowsMut, original: &Original) -> Result<()> {
     if child(rows, original.parent, &original.name)?.is_none() {
         let key = NameKey::new(original.parent, &original.name);
         rows.put(Table::Names, key.as_bytes(), &group.to_row())?;
+        rows.names_changed(original.parent, 1)?;
     }
     Ok(())
 }
@@ -107,6 +109,7 @@ fn record_of(original: &Original) -> Record<'_> {
         dims: &[],
         attrs: &original.attrs,
         origin: &[],
+        properties: &[],
         index: IndexMode::default(),
         flags: Flags { mirror: true, ..Flags::default() },
         checked: original.checked,

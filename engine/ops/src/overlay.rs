@@ -15,14 +15,15 @@ use std::collections::btree_map::Entry;
 
 use self::below::{Below, Gaps};
 use self::layer::{Change, Guard, Layer, RowState};
+use crate::links;
 use crate::rows_mut::{Reserved, RowsMut, put_if_absent};
 use engram_base::error::Result;
-use engram_base::id::Oid;
+use engram_base::id::{Gid, Oid};
 use engram_catalog::rows::{Row, Rows};
 use engram_catalog::{Catalog, ReadTxn, Table, Txn};
 use engram_records::extent::Extent;
 use engram_records::index_mode::Touch;
-use engram_records::object::Record;
+use engram_records::object::{Record, Stored};
 
 /// The list.
 #[derive(Default)]
@@ -36,8 +37,14 @@ pub struct Overlay {
     pub(crate) settings: Option<bool>,
     /// Whether anything was read-only then.
     pub(crate) read_only: Option<bool>,
+    /// Files that go with segments: orphans until it is seen that nobody has them open.
+    pub orphans: Vec<(Oid, Vec<u8>)>,
+    /// Other objects that go: what is open of them by then is an orphan.
+    pub gone: Vec<(Oid, Vec<u8>)>,
     /// Extents of rows from below that the list removes.
-    pub released: Vec<Extent>,
+    pub released: Vec<(Extent, Oid)>,
+    /// By how many groups more, of each group in which names change.
+    pub names_changed: BTreeMap<Gid, i32>,
     /// Reservations that rows of the list point to.
     pub adopted: Vec<Reserved>,
     /// Reservations whose rows the list has removed again.
@@ -267,19 +274,40 @@ impl RowsMut for Layered<'_> {
         Ok(())
     }
 
-    fn release(&mut self, extent: Extent) -> Result<()> {
+    fn release(&mut self, extent: Extent, of: Oid) -> Result<()> {
         match self.over.adopted.iter().position(|reserved| reserved.extent == extent) {
             Some(place) => {
                 let reserved = self.over.adopted.swap_remove(place);
                 self.over.orphaned.push(reserved);
             }
-            None => self.over.released.push(extent),
+            None => self.over.released.push((extent, of)),
         }
+        Ok(())
+    }
+
+    fn is_open(&mut self, oid: Oid, record: &Record<'_>) -> Result<bool> {
+        if matches!(record.stored, Stored::Segmented(_)) {
+            return Ok(true);
+        }
+        let of_list = |extent| self.over.adopted.iter().any(|reserved| reserved.extent == extent);
+        if !record.has_parts() && !record.extent().is_some_and(of_list) {
+            self.over.gone.push((oid, links::nameless(record).encode()));
+        }
+        Ok(false)
+    }
+
+    fn orphan(&mut self, oid: Oid, record: &Record<'_>) -> Result<()> {
+        self.over.orphans.push((oid, record.encode()));
         Ok(())
     }
 
     fn adopt(&mut self, reserved: Reserved) -> Result<()> {
         self.over.adopted.push(reserved);
+        Ok(())
+    }
+
+    fn names_changed(&mut self, gid: Gid, groups: i32) -> Result<()> {
+        *self.over.names_changed.entry(gid).or_default() += groups;
         Ok(())
     }
 

@@ -104,13 +104,17 @@ impl RowsMut for TestRows {
         Ok(())
     }
 
-    fn release(&mut self, extent: Extent) -> Result<()> {
+    fn release(&mut self, extent: Extent, _: Oid) -> Result<()> {
         self.released.push(extent);
         Ok(())
     }
 
     fn adopt(&mut self, reserved: Reserved) -> Result<()> {
         self.adopted.push(reserved);
+        Ok(())
+    }
+
+    fn names_changed(&mut self, _: Gid, _: i32) -> Result<()> {
         Ok(())
     }
 
@@ -253,7 +257,8 @@ impl Op {
                 let (old_from, old) = begin(rows, from)?;
                 let (new_from, new) = begin(rows, to)?;
                 let (old, new) = (target(old_from, &old), target(new_from, &new));
-                group::rename(rows, &old, &from.path, &new, stamp, &mut new_id)
+                let clash = group::Clash::Refuse;
+                group::rename(rows, &old, &from.path, &new, clash, stamp, &mut new_id)
             }
             Op::Annotate { at, key, text } => {
                 let member = find(rows, at)?;

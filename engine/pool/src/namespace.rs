@@ -34,6 +34,7 @@
 
 mod allocation;
 mod change;
+mod files;
 mod handle;
 mod id_prefixes;
 mod inplace;

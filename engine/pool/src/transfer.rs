@@ -49,6 +49,7 @@ mod deletion;
 mod plan;
 pub(crate) mod recover;
 
+use engram_realm::files;
 use engram_realm::keys;
 use engram_realm::locks;
 use engram_realm::space;
@@ -318,11 +319,14 @@ fn leave(source: &MoveSource, to: Scope, uid: u32) -> Result<Leg> {
     }
 }
 
-/// Refuses to move what somebody has locked. Asked before anything is marked, so that the holder of
-/// a lock does not meet the marks of a move that will not be; and again after, see the essay.
+/// Refuses to move what somebody has locked or open. Asked before anything is marked, so that the
+/// holder of a lock does not meet the marks of a move that will not be; and again after, see the
+/// essay.
 fn refuse_locked(core: &Core, going: &[Going]) -> Result<()> {
     let of_here = going.iter().filter(|going| !going.mirror);
-    locks::refuse_locked(core, &of_here.map(|going| going.member).collect::<Vec<_>>())
+    let members: Vec<Member> = of_here.map(|going| going.member).collect();
+    files::refuse_to_move(core, &members)?;
+    locks::refuse_locked(core, &members)
 }
 
 /// The members stay where they are. If even that fails, the next process to open the realm sees to

@@ -6,6 +6,7 @@
 //! * **The queue.** A process drains what it has queued itself, as long as it lives. Nobody rings
 //!   for the rest when it closes or dies. Where there was a commit, and the queue begins with the
 //!   same object as at the last look, nobody drains it. Then this process does.
+//! * **Files without a name** whose last process has closed them, or died (`realm::files`).
 //! * **Freed space** that was not yet given back to a full filesystem (`realm::vacant`).
 //!
 //! It costs an opening nothing but the first. It holds cores only while it looks. Threads do not
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::process::{registry, spawn_quietly};
-use crate::realm::{Core, index, vacant};
+use crate::realm::{Core, files, index, vacant};
 use engram_base::id::Oid;
 use engram_base::mutex::lock;
 
@@ -80,6 +81,7 @@ fn look(core: &Arc<Core>) {
     // One that was shut, or whose files are gone, is for others to report; so is damage.
     let Ok(inside) = core.enter() else { return };
     vacant::after_freeing(core, &inside);
+    let _ = files::sweep_orphans(core, &inside);
     let Ok(commit) = inside.catalog().last_id() else { return };
     let mut last = lock(&core.index.last_look);
     if commit == last.commit && last.first.is_none() {

@@ -29,14 +29,14 @@ pub mod session;
 pub mod view;
 
 pub use realm::{
-    CatalogUse, Changes, Core, Found, HasCore, Holders, Inside, LIMIT, LeaseInfo, Lock, LookUp,
-    MaintenanceFailure, MaintenanceTask, Mode, NEXT_ID, Payload, Precondition, Purpose, ReaderInfo,
-    Realm, Setup, Sighting, Space, StoredChunk, USED, Wait, after_commit, boot_id, gone_is_busy,
-    look_to_change, look_together, open, peek_together, prepare_locks, read_limit, shut,
-    snapshot_together, sweep_spans,
+    CatalogUse, Changes, Core, File, FileSegment, Found, HasCore, Holders, Inside, LIMIT,
+    LeaseInfo, Lock, LookUp, MaintenanceFailure, MaintenanceTask, Mode, NEXT_ID, Payload,
+    Precondition, Purpose, ReaderInfo, Realm, Seek, Setup, Sighting, Space, StoredChunk, USED,
+    Wait, after_commit, boot_id, gone_is_busy, look_to_change, look_together, open, peek_together,
+    prepare_locks, read_limit, shut, snapshot_together, sweep_spans,
 };
 pub use realm::{
-    chunks, dead, holders, index, keys, locks, look, snapshot, space, spans, vacant, write,
+    chunks, dead, files, holders, index, keys, locks, look, snapshot, space, spans, vacant, write,
 };
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! | `spans` | spans made, given back, and files of spans that no row names |
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
+//! | `files` | files: read, written, extended and cut while others have them open |
 //! | `failure` | how maintenance failed, for all processes to tell |
 //! | `precondition` | what a change relies on that was seen before |
 //! | `delete` | deleting, in several commits where there is no room for one |
@@ -22,6 +23,7 @@
 //! | `link` | an object to be linked, encoded before any lock |
 //! | `locks` | locks of objects and groups, between processes and threads |
 //! | `look` | look-ups, views, listings |
+//! | `names` | names as a file system gives and takes them |
 //! | `notices` | what the program should be told, though nothing has failed |
 //! | `query` | queries |
 //! | `snapshot` | snapshots that are held, and when they are given up |
@@ -37,6 +39,7 @@ pub mod dead;
 mod delete;
 mod drainer;
 mod failure;
+pub mod files;
 mod gate;
 mod handle;
 pub mod holders;
@@ -48,6 +51,7 @@ pub mod keys;
 mod link;
 pub mod locks;
 pub mod look;
+mod names;
 mod notices;
 pub mod open;
 mod precondition;
@@ -68,6 +72,7 @@ pub use self::chunks::StoredChunk;
 pub use self::commit::{Changes, after_commit};
 pub use self::core::Core;
 pub use self::failure::{MaintenanceFailure, MaintenanceTask};
+pub use self::files::{File, FileSegment, Seek};
 pub use self::gate::{Inside, LookUp, State};
 pub use self::handle::{HasCore, Realm};
 pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};

@@ -21,7 +21,7 @@ use engram_media::memory::Memory;
 use engram_ops::rows_mut::Reserved;
 use engram_records::extent::Extent;
 use engram_records::object::Stored;
-use engram_space::lease::Hold;
+use engram_space::lease::{Hold, ObjectUse};
 
 /// One hold on one extent, given up on drop.
 pub struct Claim {
@@ -34,6 +34,16 @@ pub struct Claim {
     scratch: Option<Reserved>,
     /// Whether others know it as one that may write (see `checksum`).
     writing: bool,
+    /// The file that it holds open, with all its extents, rather than one extent.
+    file: Option<FileClaim>,
+}
+
+/// A file that a claim holds open.
+#[derive(Clone, Copy)]
+struct FileClaim {
+    oid: Oid,
+    /// Whether it has no holes.
+    whole: bool,
 }
 
 impl Claim {
@@ -48,6 +58,27 @@ impl Claim {
             memory: Some(memory),
             scratch: None,
             writing: false,
+            file: None,
+        }
+    }
+
+    /// The same of a file that the lease holds open, as this memory.
+    pub(crate) fn of_file(
+        core: &Arc<Core>,
+        oid: Oid,
+        hold: Hold,
+        memory: Memory,
+        whole: bool,
+    ) -> Self {
+        core.add_user();
+        Claim {
+            core: Arc::clone(core),
+            extent: Extent { offset: 0, len: memory.len() },
+            hold,
+            memory: Some(memory),
+            scratch: None,
+            writing: false,
+            file: Some(FileClaim { oid, whole }),
         }
     }
 
@@ -73,7 +104,12 @@ impl Drop for Claim {
         if self.writing {
             checked::end_writing(&self.core, self.extent.offset);
         }
-        self.core.gate.unpin(self.extent.offset, self.hold);
+        match self.file {
+            Some(file) => {
+                self.core.gate.leave_object(file.oid, ObjectUse::View, self.hold);
+            }
+            None => self.core.gate.unpin(self.extent.offset, self.hold),
+        }
         if let Some(reserved) = self.scratch {
             space::give_back(&self.core, reserved);
         }
@@ -111,6 +147,16 @@ impl View {
     /// The checksum of what it shows now.
     pub(crate) fn checksum(&self) -> u64 {
         self.claim.memory().checksum(self.nbytes as u64)
+    }
+
+    /// Whether it is of a file, and if so, whether that has no holes, which cannot be written to.
+    pub(crate) fn of_file(&self) -> Option<bool> {
+        self.claim.file.map(|file| file.whole)
+    }
+
+    /// Makes all of it durable, as far as the medium can.
+    pub(crate) fn flush_memory(&self) -> Result<()> {
+        self.memory().flush(std::iter::once((0, self.nbytes as u64)))
     }
 
     /// The extent behind it.

@@ -37,11 +37,12 @@ pub fn extent_len(nbytes: u64) -> u64 {
     round_up(nbytes.max(1), if nbytes < 16 * PAGE { LINE } else { PAGE })
 }
 
-/// The alignment that an extent of `len` bytes should have.
+/// The alignment that an extent of `len` bytes should have: one of whole pages has that of a page
+/// at least, whatever is free.
 pub fn best_align(len: u64) -> u64 {
     match len {
         HUGE.. => HUGE,
-        0x1_0000.. => PAGE,
+        _ if len >= 16 * PAGE || len.is_multiple_of(PAGE) => PAGE,
         _ => LINE,
     }
 }

@@ -12,6 +12,8 @@
 //! | [`object`] | [`object::Record`], and what a caller says and hears of an object |
 //! | [`attrs`] | attributes, encoded with the numbers of their keys |
 //! | [`layout`], [`chunked`] | how a value lies: whole, or in chunks with a codec |
+//! | [`segmented`] | how a file lies: a head, and segments |
+//! | [`properties`] | what a file system keeps beside a member |
 //! | [`extent`] | [`extent::Extent`]: a run of bytes in an arena |
 //! | [`index_mode`] | when an object is indexed, and what a commit tells the index |
 //! | [`stamp`] | the maker of a record, and the time |
@@ -24,4 +26,6 @@ pub mod extent;
 pub mod index_mode;
 pub mod layout;
 pub mod object;
+pub mod properties;
+pub mod segmented;
 pub mod stamp;

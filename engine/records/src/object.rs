@@ -14,7 +14,9 @@ pub mod version2;
 use crate::extent::Extent;
 use crate::index_mode::IndexMode;
 use crate::layout::{Chunking, Layout, check_chunks};
+use crate::segmented::{self, HeadFacts, Segmented};
 use engram_base::checksum;
+use engram_base::checksum::{NONE, is_checksum};
 use engram_base::dtype::DType;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
@@ -39,6 +41,9 @@ const CONTIGUOUS_BYTES: usize = 32;
 const LAYOUT_INLINE: u8 = 0;
 const LAYOUT_CONTIGUOUS: u8 = 1;
 const LAYOUT_CHUNKED: u8 = 2;
+const LAYOUT_SEGMENTED: u8 = 3;
+/// The most bytes that a record's properties take.
+pub const PROPERTIES_BYTES_MAX: usize = 255;
 
 /// What kind of member a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,15 +77,48 @@ pub enum Stored<'a> {
     },
     /// In chunks, which have rows of their own (see `chunked`).
     Chunked(Chunking<'a>),
+    /// In segments, which have rows of their own, under a head (see `segmented`).
+    Segmented(Segmented),
 }
 
 impl Stored<'_> {
-    /// The value's length in bytes.
+    /// The value's length in bytes; of a file, what it was when its record last changed.
     pub fn nbytes(&self) -> u64 {
         match self {
             Stored::Inline(bytes) => bytes.len() as u64,
             Stored::Contiguous { nbytes, .. } => *nbytes,
             Stored::Chunked(chunking) => chunking.nbytes,
+            Stored::Segmented(segmented) => segmented.nbytes,
+        }
+    }
+
+    /// The one extent that the row itself points to, how many bytes of it count, and their
+    /// checksum: the value's, or a file's head.
+    pub fn extent(&self) -> Option<(Extent, u64, u64)> {
+        match self {
+            Stored::Inline(_) | Stored::Chunked(_) => None,
+            Stored::Contiguous { extent, nbytes, checksum } => Some((*extent, *nbytes, *checksum)),
+            Stored::Segmented(segmented) => Some((segmented.head, segmented.head.len, NONE)),
+        }
+    }
+}
+
+impl<'a> Stored<'a> {
+    /// The same with its extent elsewhere, as long as it was. A number of the process that computes
+    /// its checksum stays behind.
+    #[must_use]
+    pub fn moved_to(self, offset: u64) -> Stored<'a> {
+        match self {
+            Stored::Contiguous { extent, nbytes, checksum } => Stored::Contiguous {
+                extent: Extent { offset, ..extent },
+                nbytes,
+                checksum: if is_checksum(checksum) { checksum } else { NONE },
+            },
+            Stored::Segmented(segmented) => {
+                let head = Extent { offset, ..segmented.head };
+                Stored::Segmented(Segmented { head, ..segmented })
+            }
+            stored => stored,
         }
     }
 }
@@ -115,6 +153,8 @@ pub struct Record<'a> {
     pub attrs: &'a [u8],
     /// What an importer keeps for export; opaque here.
     pub origin: &'a [u8],
+    /// What a file system keeps beside it (see `properties`); empty for none.
+    pub properties: &'a [u8],
     /// When the object is indexed (of no meaning in groups).
     pub index: IndexMode,
     /// What else it is.
@@ -138,6 +178,8 @@ pub struct Flags {
 /// Bits of the head's fourth byte, whose lowest two are the index mode.
 const READ_ONLY_BIT: u8 = 0x80;
 const MIRROR_BIT: u8 = 0x40;
+/// Whether there is a section of properties.
+const PROPERTIES_BIT: u8 = 0x20;
 const MODE_BITS: u8 = 0x03;
 
 impl Flags {
@@ -147,7 +189,7 @@ impl Flags {
 
     /// Mode and flags of the head's fourth byte; `None` if a newer engine wrote it.
     fn split(byte: u8) -> Option<(IndexMode, Flags)> {
-        if byte & !(READ_ONLY_BIT | MIRROR_BIT | MODE_BITS) != 0 {
+        if byte & !(READ_ONLY_BIT | MIRROR_BIT | PROPERTIES_BIT | MODE_BITS) != 0 {
             return None;
         }
         let mode = IndexMode::from_byte(byte & MODE_BITS)?;
@@ -212,6 +254,8 @@ impl<'a> Record<'a> {
         let Some((index, flags)) = Flags::split(row[3]) else {
             fail!(Corrupt, "a record has the unknown index mode or flags {:#x}", row[3])
         };
+        let properties =
+            if row[3] & PROPERTIES_BIT == 0 { &[] } else { take_properties(&mut rest)? };
         Ok(Record {
             class: match row[2] {
                 0 => Class::Group,
@@ -233,6 +277,7 @@ impl<'a> Record<'a> {
             dims,
             attrs,
             origin,
+            properties,
             index,
             flags,
             checked: carried != 0,
@@ -262,24 +307,28 @@ impl<'a> Record<'a> {
             Stored::Inline(bytes) => bytes.len(),
             Stored::Contiguous { .. } => CONTIGUOUS_BYTES,
             Stored::Chunked(chunking) => chunking.encoded_len(),
+            Stored::Segmented(_) => segmented::PAYLOAD_BYTES,
         };
         let sections = self.name.len()
             + self.dtype.len()
             + self.shape.len()
             + self.dims.len()
             + self.attrs.len()
-            + self.origin.len();
+            + self.origin.len()
+            + self.properties.len();
         row.reserve(HEAD_BYTES + 32 + sections + payload);
         let layout = match self.stored {
             Stored::Inline(_) => LAYOUT_INLINE,
             Stored::Contiguous { .. } => LAYOUT_CONTIGUOUS,
             Stored::Chunked(_) => LAYOUT_CHUNKED,
+            Stored::Segmented(_) => LAYOUT_SEGMENTED,
         };
+        let properties = if self.properties.is_empty() { 0 } else { PROPERTIES_BIT };
         row.extend_from_slice(&[
             RECORD_VERSION,
             layout,
             self.class as u8,
-            self.index as u8 | self.flags.bits(),
+            self.index as u8 | self.flags.bits() | properties,
         ]);
         row.extend_from_slice(&0u32.to_le_bytes());
         row.extend_from_slice(&self.generation.to_le_bytes());
@@ -293,6 +342,10 @@ impl<'a> Record<'a> {
             varint::push(row, section.len() as u64);
             row.extend_from_slice(section);
         }
+        if !self.properties.is_empty() {
+            varint::push(row, self.properties.len() as u64);
+            row.extend_from_slice(self.properties);
+        }
         match &self.stored {
             Stored::Inline(bytes) => row.extend_from_slice(bytes),
             Stored::Contiguous { extent, nbytes, checksum } => {
@@ -301,6 +354,7 @@ impl<'a> Record<'a> {
                 }
             }
             Stored::Chunked(chunking) => chunking.encode_to(row),
+            Stored::Segmented(segmented) => segmented.encode_to(row),
         }
         if self.checked {
             let row = &mut row[start..];
@@ -314,17 +368,19 @@ impl<'a> Record<'a> {
         matches!(self.stored, Stored::Chunked(_))
     }
 
-    /// The extent that the record points to.
-    pub fn extent(&self) -> Option<Extent> {
-        self.stored_extent().map(|(extent, _)| extent)
+    /// Whether rows of `chunks` belong to it: an array's chunks, or a file's segments.
+    pub fn has_parts(&self) -> bool {
+        matches!(self.stored, Stored::Chunked(_) | Stored::Segmented(_))
     }
 
-    /// The extent and the value's length, if the value lies in one.
+    /// The extent that the record points to: the value's, or a file's head.
+    pub fn extent(&self) -> Option<Extent> {
+        self.stored.extent().map(|(extent, ..)| extent)
+    }
+
+    /// The extent that the record points to, and how many bytes of it count.
     pub fn stored_extent(&self) -> Option<(Extent, u64)> {
-        match self.stored {
-            Stored::Inline(_) | Stored::Chunked(_) => None,
-            Stored::Contiguous { extent, nbytes, .. } => Some((extent, nbytes)),
-        }
+        self.stored.extent().map(|(extent, nbytes, _)| (extent, nbytes))
     }
 
     /// The dtype, decoded.
@@ -398,10 +454,23 @@ fn parse_payload(layout: u8, class: u8, ndim: u8, rest: &[u8]) -> Result<Stored<
             Chunking::parse(ndim, rest).map(Stored::Chunked)
         }
         LAYOUT_CHUNKED => fail!(Corrupt, "a record of class {class} says that it is in chunks"),
+        LAYOUT_SEGMENTED if class == Class::Blob as u8 => {
+            Segmented::parse(rest).map(Stored::Segmented)
+        }
+        LAYOUT_SEGMENTED => fail!(Corrupt, "a record of class {class} says that it is in segments"),
         layout => fail!(
             Format,
             "a record has the layout kind {layout}, of a newer engine: upgrade engram to read it"
         ),
+    }
+}
+
+/// Takes the section of properties from the front.
+fn take_properties<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8]> {
+    match varint::take_bytes(rest) {
+        Some(section) if (1..=PROPERTIES_BYTES_MAX).contains(&section.len()) => Ok(section),
+        Some(section) => fail!(Corrupt, "a record's properties have {} bytes", section.len()),
+        None => fail!(Corrupt, "a record's properties go beyond the row's end"),
     }
 }
 
@@ -495,6 +564,8 @@ pub struct NewObject {
     pub attrs: Vec<(String, crate::attrs::Value)>,
     /// What an importer keeps for export, opaque here; empty for none.
     pub origin: Vec<u8>,
+    /// What a file system keeps beside it (see `properties`); empty for none.
+    pub properties: Vec<u8>,
     /// How its value is to lie; only arrays of fixed-size items can be chunked.
     pub layout: Layout,
 }
@@ -509,6 +580,7 @@ impl NewObject {
             dims: None,
             attrs: Vec::new(),
             origin: Vec::new(),
+            properties: Vec::new(),
             layout: Layout::Contiguous,
         }
     }
@@ -525,6 +597,8 @@ pub struct Placement {
     pub index: Option<IndexMode>,
     /// Whether it is read-only from the beginning.
     pub read_only: bool,
+    /// The user that it is to belong to; `None` for the one that opened the pool.
+    pub owner: Option<u32>,
     /// Who sees it; `None` for those who see its group. A realm takes no notice: it has one scope.
     pub scope: Option<Scope>,
 }
@@ -564,6 +638,11 @@ pub struct ObjectInfo {
     pub layout: Layout,
     /// What an importer keeps for export.
     pub origin: Vec<u8>,
+    /// What a file system keeps beside it; empty for none.
+    pub properties: Vec<u8>,
+    /// What a file's head says; `None` for any other value. A record that is read alone says how
+    /// long the file was.
+    pub head: Option<HeadFacts>,
     /// Who sees it.
     pub scope: Scope,
 }
@@ -596,6 +675,17 @@ impl ObjectInfo {
                 _ => Layout::Contiguous,
             },
             origin: record.origin.to_vec(),
+            properties: record.properties.to_vec(),
+            head: match record.stored {
+                Stored::Segmented(segmented) => Some(HeadFacts {
+                    size: segmented.nbytes,
+                    written: record.modified,
+                    changed: record.modified,
+                    accessed: record.modified,
+                    space: segmented.nbytes,
+                }),
+                _ => None,
+            },
             scope,
         })
     }

@@ -24,8 +24,8 @@ mod vacant;
 pub use allocator::{Wanted, allocate, covers, free_rows, insert_free, parse_free, parse_size_key};
 pub use arena::{Arena, Growing, Span};
 pub use reclaim::{
-    ExtentHolder, Floor, end_reservation, freed_row, has_reserved, pending_rows, reclaim,
-    reserve_row, reserving, take_back,
+    ExtentHolder, Floor, FreedOf, Pending, end_reservation, freed_row, has_reserved, pending_rows,
+    reclaim, reserve_row, reserving, take_back,
 };
 pub use vacant::{VacantPart, occupy, vacant_parts, vacant_row, vacant_rows, vacate};
 

@@ -28,6 +28,11 @@
 //! catalog's shared page is raised, and only then is the first look-up begun. An allocator that
 //! read the old epoch has, in that look-up's view, committed already all that it may reuse.
 //!
+//! **An object that is open** has a slot, too: its id, from within the look-up that finds it.
+//! Reclaim spares what it had if it goes meanwhile. One that is viewed as a whole has a slot of
+//! another kind: then it also spares what is cut from it. So one slot serves a file of any number
+//! of segments.
+//!
 //! **A full pin list** keeps the age: the view holds its look-up's age instead of a pin, which
 //! guards its extent (and, until it ends, everything freed since).
 //!
@@ -65,13 +70,15 @@ pub use file::LeaseFile;
 pub use locks::LockMode;
 pub use locks::{LockFile, gate, held, holders_by_files, place};
 pub use peers::{Dead, Peers};
-pub use words::{CALLED_IN, PINS_MAX};
+pub(crate) use words::Pin;
+pub use words::{CALLED_IN, ObjectUse, PINS_MAX, UsedObject};
 use words::{Mutex, MutexGuard, Ordering, fence, pin_word};
 
 use engram_base::clock;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
+use engram_base::id::Oid;
 use engram_base::random;
 
 /// No look-up runs.
@@ -162,7 +169,7 @@ struct Local {
     ages: Vec<(u64, u32)>,
     /// The snapshots held beyond a look-up, and from which page of the catalog on to ask for each.
     snapshots: Vec<(u64, u64)>,
-    /// For each pinned offset its slot and how many views share it.
+    /// For each pin, as its slot has it while nobody writes, the slot and how many share it.
     pins: HashMap<u64, (usize, u32)>,
     /// For each offset that views may write to, how many.
     writers: HashMap<u64, u32>,
@@ -360,8 +367,26 @@ impl Lease {
     /// Keeps an extent from reuse. The caller is within a look-up of this age that shows it, or
     /// has it reserved.
     pub fn pin(&self, offset: u64, age: u64) -> Hold {
+        self.take_slot(pin_word(offset, false), age, |local| {
+            pin_word(offset, local.writers.contains_key(&offset))
+        })
+    }
+
+    /// Keeps an object open, or viewed. The caller is within a look-up of this age that shows it.
+    pub fn use_object(&self, oid: Oid, how: ObjectUse, age: u64) -> Hold {
+        let word = UsedObject::of(oid, how).word();
+        self.take_slot(word, age, |_| word)
+    }
+
+    /// Gives up one hold on an object.
+    pub fn leave_object(&self, oid: Oid, how: ObjectUse, hold: Hold) {
+        self.give_slot(UsedObject::of(oid, how).word(), hold);
+    }
+
+    /// Has a slot say a word; `shown` is what it says at first.
+    fn take_slot(&self, word: u64, age: u64, shown: impl FnOnce(&Local) -> u64) -> Hold {
         let mut local = self.lock();
-        if let Some((_, count)) = local.pins.get_mut(&offset) {
+        if let Some((_, count)) = local.pins.get_mut(&word) {
             *count += 1;
             return Hold::Pinned;
         }
@@ -377,9 +402,8 @@ impl Lease {
                 return Hold::Aged(age);
             }
         };
-        local.pins.insert(offset, (slot, 1));
-        let writing = local.writers.contains_key(&offset);
-        self.file.words().pins()[slot].store(pin_word(offset, writing), Ordering::Release);
+        local.pins.insert(word, (slot, 1));
+        self.file.words().pins()[slot].store(shown(&local), Ordering::Release);
         // Readers of the list read the count after the age (acquire), so they see this slot.
         self.file.head().pins_used.store(local.slots_used as u64, Ordering::Release);
         Hold::Pinned
@@ -387,6 +411,10 @@ impl Lease {
 
     /// Gives up one hold on an extent.
     pub fn unpin(&self, offset: u64, hold: Hold) {
+        self.give_slot(pin_word(offset, false), hold);
+    }
+
+    fn give_slot(&self, word: u64, hold: Hold) {
         let mut local = self.lock();
         match hold {
             Hold::Aged(age) => {
@@ -394,11 +422,11 @@ impl Lease {
                 self.publish_age(&local);
             }
             Hold::Pinned => {
-                let Some((slot, count)) = local.pins.get_mut(&offset) else { return };
+                let Some((slot, count)) = local.pins.get_mut(&word) else { return };
                 *count -= 1;
                 if *count == 0 {
                     let slot = *slot;
-                    local.pins.remove(&offset);
+                    local.pins.remove(&word);
                     local.free_slots.push(slot);
                     self.file.words().pins()[slot].store(0, Ordering::Release);
                 }
@@ -412,7 +440,7 @@ impl Lease {
         let count = local.writers.entry(offset).or_default();
         *count += 1;
         if *count == 1
-            && let Some((slot, _)) = local.pins.get(&offset)
+            && let Some((slot, _)) = local.pins.get(&pin_word(offset, false))
         {
             self.file.words().pins()[*slot].store(pin_word(offset, true), Ordering::Release);
         }
@@ -428,7 +456,7 @@ impl Lease {
             return false;
         }
         local.writers.remove(&offset);
-        if let Some((slot, _)) = local.pins.get(&offset) {
+        if let Some((slot, _)) = local.pins.get(&pin_word(offset, false)) {
             self.file.words().pins()[*slot].store(pin_word(offset, false), Ordering::Release);
         }
         true
@@ -439,7 +467,7 @@ impl Lease {
         self.lock().writers.contains_key(&offset)
     }
 
-    /// How many extents are pinned.
+    /// How many extents are pinned, and objects open.
     pub fn pinned(&self) -> usize {
         self.lock().pins.len()
     }

@@ -11,9 +11,11 @@
 //! | module | what it offers |
 //! |---|---|
 //! | [`extent`] | free and reserved extents, spans and the arena: allocation and reclaim |
+//! | [`head`] | the head of a file: size, times, tail and map, as every process changes them |
 //! | [`lease`] | leases, their ages, pins and locks, and the leases of other processes |
 
 #![deny(missing_docs)]
 
 pub mod extent;
+pub mod head;
 pub mod lease;

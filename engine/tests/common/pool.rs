@@ -10,8 +10,14 @@ use engram::{
 };
 
 /// Refuse what exists.
-pub const KEEP: Placement =
-    Placement { overwrite: false, device: None, index: None, read_only: false, scope: None };
+pub const KEEP: Placement = Placement {
+    overwrite: false,
+    device: None,
+    index: None,
+    read_only: false,
+    owner: None,
+    scope: None,
+};
 /// Replace what exists.
 pub const OVER: Placement = Placement { overwrite: true, ..KEEP };
 
@@ -100,6 +106,7 @@ pub fn floats(shape: &[u64]) -> NewObject {
         dims: None,
         attrs: Vec::new(),
         origin: Vec::new(),
+        properties: Vec::new(),
         layout: engram::Layout::default(),
     }
 }

@@ -54,6 +54,7 @@ fn object(class: Class, shape: &[u64], attrs: Vec<(String, Value)>) -> NewObject
         dims,
         attrs,
         origin: b"{}".to_vec(),
+        properties: Vec::new(),
         layout: engram::Layout::default(),
     }
 }

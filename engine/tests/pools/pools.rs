@@ -138,14 +138,14 @@ fn a_half_created_pool_is_refused_and_cleared_away() {
 #[test]
 fn a_pool_of_an_earlier_format_can_be_removed() {
     let fixture = closed();
-    edit(fixture.path.join("pool.toml"), "format = 6", "format = 4");
-    edit(fixture.path.join("ns/default/shared/realm.toml"), "format = 6", "format = 4");
+    edit(fixture.path.join("pool.toml"), "format = 7", "format = 4");
+    edit(fixture.path.join("ns/default/shared/realm.toml"), "format = 7", "format = 4");
     let (kind, message) = refusal(&fixture.path);
     assert!(kind == Kind::Format && message.contains("engram destroy"), "{message}");
     Pool::destroy(&fixture.path).unwrap();
     assert!(!fixture.path.exists());
     let fixture = closed();
-    edit(fixture.path.join("pool.toml"), "format = 6", "format = 7");
+    edit(fixture.path.join("pool.toml"), "format = 7", "format = 8");
     assert_eq!(Pool::destroy(&fixture.path).unwrap_err().kind(), Kind::Format);
 }
 
@@ -159,7 +159,7 @@ fn nothing_outside_a_pool_is_removed_with_it() {
             std::fs::create_dir_all(&path).unwrap();
             std::fs::create_dir_all(&victim).unwrap();
             let text = format!(
-                "format = 6\nuuid = \"{uuid}\"\ndurability = \"process\"\nsize = 1048576\n\
+                "format = 7\nuuid = \"{uuid}\"\ndurability = \"process\"\nsize = 1048576\n\
                  devices = [\".\"]\n"
             );
             std::fs::write(path.join(marker), text).unwrap();
@@ -178,14 +178,14 @@ fn another_version_is_refused_by_name() {
     type Edit = (&'static str, &'static str, &'static str, Kind, &'static str);
     let realm = "ns/default/shared/realm.toml";
     let edits: [Edit; 10] = [
-        ("pool.toml", "format = 6", "format = 7", Kind::Format, "upgrade"),
-        ("pool.toml", "format = 6", "format = 0", Kind::Format, "format 0"),
-        ("pool.toml", "format = 6", "format = \"x\"", Kind::Format, "damaged"),
+        ("pool.toml", "format = 7", "format = 8", Kind::Format, "upgrade"),
+        ("pool.toml", "format = 7", "format = 0", Kind::Format, "format 0"),
+        ("pool.toml", "format = 7", "format = \"x\"", Kind::Format, "damaged"),
         ("pool.toml", "incompatible = []", "incompatible = [\"warp\"]", Kind::Format, "warp"),
         ("pool.toml", "durability = \"process\"", "durability = \"\"", Kind::Format, "damaged"),
         ("pool.toml", "uuid = \"", "uuid = \"../", Kind::Format, "damaged"),
         ("pool.toml", "devices = [\".\"]", "devices = []", Kind::Format, "device"),
-        (realm, "format = 6", "format = 7", Kind::Format, "upgrade"),
+        (realm, "format = 7", "format = 8", Kind::Format, "upgrade"),
         (realm, "incompatible = []", "incompatible = [\"warp\"]", Kind::Format, "warp"),
         (realm, "birth = ", "birth = -", Kind::Format, "damaged"),
     ];

@@ -1,4 +1,5 @@
-//! Upgrade: kept pools of format 5, made anew in this one, whoever dies and whatever is in the way.
+//! Upgrade: kept pools of earlier formats, made anew in this one, whoever dies and whatever is in
+//! the way.
 //!
 //! What an upgraded pool says is compared with what it said before in `tests/test_upgrade.py`.
 
@@ -16,18 +17,25 @@ use engram::{FORMAT, Kind, Mode, Pool, faults};
 
 const POOLS: [&str; 6] = ["whole", "killed", "leaving", "arrived", "spread", "durable"];
 
-/// The kept pools, unpacked into a folder of their own.
-fn kept() -> tempfile::TempDir {
+/// Formats of which pools are kept.
+const FORMATS: [u32; 2] = [5, 6];
+
+/// The kept pools of a format, unpacked into a folder of their own.
+fn kept(format: u32) -> tempfile::TempDir {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    unpack(dir.path());
+    unpack(dir.path(), format);
     dir
 }
 
-fn unpack(into: &Path) {
+fn unpack(into: &Path, format: u32) {
     let tests = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests"));
     let python = std::env::var("PYO3_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let status = Command::new(python)
-        .args([tests.join("kept.py"), "unpack".into(), tests.join("kept_format5.pack")])
+        .args([
+            tests.join("kept.py"),
+            "unpack".into(),
+            tests.join(format!("kept_format{format}.pack")),
+        ])
         .arg(into)
         .status();
     assert!(status.unwrap().success());
@@ -86,13 +94,13 @@ fn every_kept_pool_is_upgraded_and_nothing_is_left_beside_it() {
         // On a disk there is more to sync, and a mark of a close in good order.
         for disk in [false, true] {
             pretend_disk(disk);
-            every_pool_is_upgraded();
+            FORMATS.into_iter().for_each(every_pool_is_upgraded);
         }
     });
 }
 
-fn every_pool_is_upgraded() {
-    let dir = kept();
+fn every_pool_is_upgraded(format: u32) {
+    let dir = kept(format);
     let before = names_in(dir.path());
     for name in POOLS {
         let path = dir.path().join(name);
@@ -103,7 +111,7 @@ fn every_pool_is_upgraded() {
         };
         std::fs::write(path.join("notes.txt"), name).unwrap();
         let report = engram::upgrade(&path, None, false).unwrap();
-        assert_eq!((report.from, report.path.as_path()), (5, path.as_path()));
+        assert_eq!((report.from, report.path.as_path()), (format, path.as_path()));
         assert!(report.skipped.is_empty() && !report.resumed, "{report:?}");
         assert_eq!(std::fs::read_to_string(path.join("notes.txt")).unwrap(), name);
         assert_eq!(names_in(dir.path()), before, "{name}");
@@ -130,20 +138,24 @@ fn a_copy_leaves_the_earlier_pool_to_the_byte() {
     if !is_root("a_copy_leaves_the_earlier_pool_to_the_byte") {
         return;
     }
-    let dir = kept();
-    for name in POOLS {
-        let (path, to) = (dir.path().join(name), dir.path().join("new"));
-        let before = bytes_of(&path);
-        let report = engram::upgrade(&path, Some(&to), false).unwrap();
-        assert_eq!(report.path, to);
-        same_bytes(&path, &before, name);
-        assert_eq!(refused(&path).0, Kind::Format);
-        assert_eq!(sound(&to).objects, report.objects);
-        let exists = engram::upgrade(&path, Some(&to), false).unwrap_err();
-        assert_eq!(exists.kind(), Kind::Exists, "{exists}");
-        let refused = engram::upgrade(&to, Some(&dir.path().join("other")), false).unwrap_err();
-        assert!(refused.kind() == Kind::Argument && refused.message().contains("engram backup"));
-        Pool::destroy(&to).unwrap();
+    for format in FORMATS {
+        let dir = kept(format);
+        for name in POOLS {
+            let (path, to) = (dir.path().join(name), dir.path().join("new"));
+            let before = bytes_of(&path);
+            let report = engram::upgrade(&path, Some(&to), false).unwrap();
+            assert_eq!(report.path, to);
+            same_bytes(&path, &before, name);
+            assert_eq!(refused(&path).0, Kind::Format);
+            assert_eq!(sound(&to).objects, report.objects);
+            let exists = engram::upgrade(&path, Some(&to), false).unwrap_err();
+            assert_eq!(exists.kind(), Kind::Exists, "{exists}");
+            let refused = engram::upgrade(&to, Some(&dir.path().join("other")), false).unwrap_err();
+            assert!(
+                refused.kind() == Kind::Argument && refused.message().contains("engram backup")
+            );
+            Pool::destroy(&to).unwrap();
+        }
     }
 }
 
@@ -179,7 +191,7 @@ fn an_upgrade_that_dies_at_any_step_is_brought_to_its_end_by_the_next() {
                     continue;
                 }
                 let folder = dir.path().join("kept");
-                unpack(&folder);
+                unpack(&folder, 5);
                 let path = folder.join(name);
                 let before = bytes_of(&path);
                 if !dies_at(&path, step) {
@@ -230,7 +242,7 @@ fn an_upgrade_that_dies_at_any_system_call_is_brought_to_its_end_by_the_next() {
         let first = 1 + Random(seed()).below(STRIDE);
         for name in ["spread", "arrived"] {
             for nth in (first..).step_by(STRIDE as usize) {
-                unpack(&folder);
+                unpack(&folder, 5);
                 let path = folder.join(name);
                 let before = bytes_of(&path);
                 let died = killed_at(nth, &folder, || {
@@ -264,7 +276,8 @@ fn an_upgrade_that_dies_at_any_system_call_is_brought_to_its_end_by_the_next() {
 
 fn format_of(pool: &Path) -> u32 {
     let text = std::fs::read_to_string(pool.join("pool.toml")).unwrap();
-    if text.contains("format = 5") { 5 } else { FORMAT }
+    let earlier = FORMATS.into_iter().find(|format| text.contains(&format!("format = {format}")));
+    earlier.unwrap_or(FORMAT)
 }
 
 #[test]
@@ -272,7 +285,7 @@ fn what_is_in_the_way_is_told_and_nothing_is_lost() {
     if !is_root("what_is_in_the_way_is_told_and_nothing_is_lost") {
         return;
     }
-    let dir = kept();
+    let dir = kept(6);
     let path = dir.path().join("killed");
     let beside = dir.path().join("killed.upgrading");
     // A pool of its own there, a copy of this one, a folder with somebody's files.
@@ -298,7 +311,7 @@ fn damage_is_told_before_anything_is_made_and_salvage_reads_the_earlier_format()
     if !is_root("damage_is_told_before_anything_is_made") {
         return;
     }
-    let dir = kept();
+    let dir = kept(5);
     let [path, whole] = ["killed", "whole"].map(|name| dir.path().join(name));
     let [data, other] = [&path, &whole].map(|p| p.join("ns/default/shared/catalog/data.mdb"));
     let (span, value) = (private_spans(&path).join("0/span-0"), 8.0_f64.to_le_bytes());
@@ -366,7 +379,7 @@ fn without_room_the_bytes_are_told_and_a_copy_elsewhere_is_made() {
         return;
     }
     alone(test, || {
-        let dir = kept();
+        let dir = kept(6);
         let Some(small) = small_tmpfs(test, 12 << 20) else { return };
         let path = small.path().join("pool");
         let copied = Command::new("cp").arg("-a").arg(dir.path().join("whole")).arg(&path).status();
@@ -391,7 +404,7 @@ fn a_pool_that_is_a_mount_of_its_own_is_upgraded_elsewhere() {
         return;
     }
     alone(test, || {
-        let dir = kept();
+        let dir = kept(5);
         let Some(mount) = small_tmpfs(test, 64 << 20) else { return };
         let pool = dir.path().join("killed/.");
         let copied = Command::new("cp").arg("-a").arg(pool).arg(mount.path()).status();
@@ -410,7 +423,7 @@ fn a_pool_that_others_have_open_is_not_upgraded() {
     if !is_root("a_pool_that_others_have_open_is_not_upgraded") {
         return;
     }
-    let dir = kept();
+    let dir = kept(6);
     let path = dir.path().join("killed");
     // The lease of an earlier engine's process lies where this engine's would, and looks the same.
     let other = dir.path().join("other");
@@ -437,7 +450,7 @@ fn a_pool_that_others_have_open_is_not_upgraded() {
 
 /// The kept pool `killed`, as a user's own.
 fn users_own(dir: &Path, uid: u32) -> PathBuf {
-    unpack(dir);
+    unpack(dir, 6);
     let path = dir.join("killed");
     for place in [path.join("ns/default/private"), private_spans(&path)] {
         std::fs::rename(place.join("0"), place.join(uid.to_string())).unwrap();

@@ -40,6 +40,7 @@ fn corpus(realm: &Realm, granules: u64) {
                 dims: None,
                 attrs,
                 origin: Vec::new(),
+                properties: Vec::new(),
                 layout: engram::Layout::default(),
             };
             let path =

@@ -43,6 +43,7 @@ fn floats(shape: &[u64]) -> NewObject {
         dims: None,
         attrs: Vec::new(),
         origin: Vec::new(),
+        properties: Vec::new(),
         layout: engram::Layout::default(),
     }
 }

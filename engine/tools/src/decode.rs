@@ -16,11 +16,15 @@ use engram_files::pool_file::PoolFile;
 use engram_index::IndexSettings;
 use engram_index::family::Family;
 use engram_index::tail;
-use engram_ops::chunk_rows::split_key;
+use engram_ops::chunk_rows::{segment as segment_of_file, split_key};
+use engram_ops::group_times::GroupTimes;
+use engram_ops::links::split_orphan;
 use engram_records::attrs;
 use engram_records::chunked::codec::Worker;
 use engram_records::chunked::grid::Grid;
 use engram_records::object::{Record, Stored};
+use engram_records::properties::Properties;
+use engram_records::segmented::HeadFacts;
 use engram_space::extent::{Span, parse_free, parse_size_key};
 
 /// Chunks beyond this length take more time to decode than they tell.
@@ -35,6 +39,7 @@ const CHUNK_BYTES: usize = 1 << 16;
 pub fn record(row: &[u8]) {
     let Ok(record) = Record::parse(row) else { return };
     let _ = (record.check(), record.decode_dtype(), record.decode_dims(), record.decode_shape());
+    let _ = Properties::parse(record.properties);
     for entry in attrs::entries(record.attrs).flatten() {
         let _ = entry.decode();
     }
@@ -70,6 +75,8 @@ pub fn row(key: &[u8], value: &[u8]) {
     let _ = IndexSettings::parse(value).map(|settings| settings.check());
     let _ = Family::parse(key, value);
     let _ = tail::decode(key, value);
+    let _ = (HeadFacts::parse(value), Properties::parse(value), GroupTimes::parse(value));
+    let _ = (segment_of_file(7, key, value), split_orphan(value));
     for zone in value.as_chunks().0 {
         let _ = Zone::decode(zone).map(|zone| zone.constant());
     }

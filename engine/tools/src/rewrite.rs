@@ -20,7 +20,7 @@ mod left_out;
 mod spans;
 mod upgrade;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -28,19 +28,25 @@ pub use self::backup::{BackupOptions, BackupReport, backup, backup_with};
 pub use self::compact::{CompactReport, compact, compact_with};
 pub use self::left_out::LeftOut;
 pub use self::upgrade::{UpgradeReport, upgrade};
-use engram_base::checksum;
 use engram_base::error::{Error, Result};
 use engram_base::fail;
 use engram_base::id::Oid;
 use engram_catalog::{Catalog, Filling, ReadTxn, Table};
+use engram_ops::chunk_rows;
 use engram_realm::{Setup, USED};
 use engram_records::extent::Extent;
 use engram_records::object::{Record, Stored};
+use engram_records::segmented::{HEAD_BYTES, HeadFacts};
 use engram_space::extent::{Span, insert_free, vacant_row};
 
 /// Tables whose rows are of the moment, or follow from the others.
-const LEFT_OUT: [Table; 4] =
-    [Table::Spans, Table::ExtentsByOffset, Table::ExtentsBySize, Table::ExtentsPending];
+const LEFT_OUT: [Table; 5] = [
+    Table::Spans,
+    Table::ExtentsByOffset,
+    Table::ExtentsBySize,
+    Table::ExtentsPending,
+    Table::Orphans,
+];
 
 /// Tables of records whose values may lie in extents.
 const VALUED: [Table; 2] = [Table::Objects, Table::Chunks];
@@ -60,6 +66,8 @@ struct MovedValue {
     word: u64,
     /// Where it goes; until that is known, where it is.
     to: u64,
+    /// Of a file's head, the most bytes that the file may have in a copy of these rows.
+    head: Option<u64>,
 }
 
 impl MovedValue {
@@ -78,17 +86,52 @@ fn id_of(key: &[u8]) -> Result<Oid> {
 
 /// Every value that lies in an extent.
 fn values(txn: &ReadTxn<'_>) -> Result<Vec<MovedValue>> {
-    let mut found = Vec::new();
+    let (mut found, mut heads) = (Vec::<MovedValue>::new(), HashMap::new());
+    let orphans = orphans(txn)?;
     for table in VALUED {
         let mut cursor = txn.seek(table, &[])?;
         while let Some((key, row)) = cursor.next()? {
-            if let Stored::Contiguous { extent, nbytes, checksum } = Record::parse(row)?.stored {
-                let (key, to) = (key.to_vec(), extent.offset);
-                found.push(MovedValue { table, key, from: extent, nbytes, word: checksum, to });
+            let stored = Record::parse(row)?.stored;
+            let Some((extent, nbytes, word)) = stored.extent() else { continue };
+            let oid = id_of(key)?;
+            if orphans.contains(&oid) {
+                continue;
             }
+            let head = match stored {
+                Stored::Segmented(segmented) => Some(segmented.nbytes),
+                _ => None,
+            };
+            if head.is_some() {
+                heads.insert(oid, found.len());
+            } else if table == Table::Chunks
+                && let Some(place) = heads.get(&oid)
+            {
+                let (at, extent) = chunk_rows::segment(oid, key, row)?;
+                let most = &mut found[*place].head;
+                *most = (*most).max(Some(at + extent.len));
+            }
+            let (key, to) = (key.to_vec(), extent.offset);
+            found.push(MovedValue { table, key, from: extent, nbytes, word, to, head });
         }
     }
     Ok(found)
+}
+
+/// Files without a name, which stay behind with their segments.
+fn orphans(txn: &ReadTxn<'_>) -> Result<HashSet<Oid>> {
+    let mut found = HashSet::new();
+    let mut cursor = txn.seek(Table::Orphans, &[])?;
+    while let Some((key, _)) = cursor.next()? {
+        found.insert(id_of(key)?);
+    }
+    Ok(found)
+}
+
+/// The bytes of a head as a copy has them: nobody extends the file there, and it has no more bytes
+/// than its rows allow.
+fn settled_head(bytes: &[u8], most: u64) -> Result<[u8; HEAD_BYTES as usize]> {
+    let facts = HeadFacts::parse(bytes)?;
+    Ok(HeadFacts { size: facts.size.min(most), ..facts }.to_bytes())
 }
 
 /// Refuses values of which one lies in another, or behind the last span.
@@ -123,6 +166,7 @@ fn rewrite_rows(
 ) -> Result<()> {
     let places: HashMap<(Table, &[u8]), u64> =
         values.iter().map(|value| ((value.table, value.key.as_slice()), value.to)).collect();
+    let orphans = orphans(txn)?;
     let mut filling = Filling::new(into);
     for table in Table::ALL {
         if LEFT_OUT.contains(&table) || without.contains(&table) {
@@ -131,6 +175,7 @@ fn rewrite_rows(
         let mut cursor = txn.seek(table, &[])?;
         while let Some((key, row)) = cursor.next()? {
             match table {
+                Table::Chunks if !orphans.is_empty() && orphans.contains(&id_of(key)?) => {}
                 Table::Objects | Table::Chunks => match places.get(&(table, key)) {
                     Some(to) => filling.put(table, key, &moved(row, *to)?)?,
                     None => filling.put(table, key, row)?,
@@ -162,12 +207,7 @@ fn finish_catalog(catalog: &Catalog, setup: &Setup) -> Result<()> {
 /// behind.
 fn moved(row: &[u8], to: u64) -> Result<Vec<u8>> {
     let record = Record::parse(row)?;
-    let Stored::Contiguous { extent, nbytes, checksum } = record.stored else {
-        return Ok(row.to_vec());
-    };
-    let extent = Extent { offset: to, ..extent };
-    let checksum = if checksum::is_checksum(checksum) { checksum } else { checksum::NONE };
-    Ok(Record { stored: Stored::Contiguous { extent, nbytes, checksum }, ..record }.encode())
+    Ok(Record { stored: record.stored.moved_to(to), ..record }.encode())
 }
 
 /// Puts the spans, what is vacant in them, and what else is free in them between the values.

@@ -29,12 +29,14 @@ mod gather;
 mod keys;
 mod note;
 mod place;
+mod segments;
 
 use std::path::Path;
 
 use self::chunks::Chunked;
 use self::gather::{Gathered, Saved};
 use self::place::GivenPaths;
+use self::segments::SavedFile;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::id::{Gid, Member, Oid};
@@ -262,6 +264,7 @@ fn object(
         dims: record.decode_dims()?,
         attrs: attributes(gathered, saved, record.attrs, lose),
         origin: record.origin.to_vec(),
+        properties: record.properties.to_vec(),
         layout: match record.stored {
             Stored::Chunked(chunking) => chunking.layout(),
             _ => Layout::Contiguous,
@@ -278,6 +281,10 @@ fn object(
         Stored::Chunked(chunking) => {
             let chunked = Chunked { gathered, oid, saved, record: &record, chunking: &chunking };
             return chunked.copy(path, &new, placement, to, witness, lose);
+        }
+        Stored::Segmented(segmented) => {
+            let file = SavedFile { gathered, oid, saved, segmented };
+            return file.copy(path, &new, placement, to, witness, lose);
         }
     };
     let spans = gathered.spans(saved.realm);

@@ -1,7 +1,8 @@
 //! Verify: walks catalog and extents, and says everything that does not agree.
 //!
 //! Checked: every row decodes; every name has a record that says the same name and parent, and
-//! every record has a name; every chunk belongs to an array, and lies within it; every chain of
+//! every record has a name, and the others that `links` has; every chunk belongs to an array, and
+//! lies within it, every segment to a file that has a head; every chain of
 //! parents ends at the root; no two extents overlap, whether in use, reserved, freed or free; free
 //! extents are maximal and both free tables agree; in use + reserved + freed + free = arena; every
 //! reservation has a lease; the accounts in `meta` are right; no id will be given out twice; every
@@ -20,6 +21,7 @@
 
 mod catalog;
 mod chunks;
+mod files;
 mod index;
 mod meta;
 mod moves;
@@ -32,6 +34,7 @@ mod tree;
 mod values;
 
 use engram_realm::dead;
+use files::Files;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -320,12 +323,16 @@ impl Walk<'_> {
         let (mut extents, mut sums) = (Vec::new(), Vec::new());
         let mut groups = self.records(txn, Table::Groups, keys, &mut extents, &mut sums)?;
         let mut objects = self.records(txn, Table::Objects, keys, &mut extents, &mut sums)?;
-        self.chunks(txn, &mut extents, &mut sums)?;
+        let mut files = Files::of(txn)?;
+        self.chunks(txn, &mut files, &mut extents, &mut sums)?;
+        self.orphans(txn, &objects, &mut extents)?;
+        self.heads(txn, &files)?;
         self.names(txn, &mut groups, &mut objects)?;
         self.tree(&groups, &objects);
         self.moves(txn, &groups, &objects)?;
         self.read_only(txn, &groups, &objects)?;
         self.mirrors(txn, &groups)?;
+        self.group_times(txn, &groups)?;
         self.index(txn)?;
         self.ids(txn, groups.keys().chain(objects.keys()))?;
         self.values(txn, &sums, &objects, &groups)?;
@@ -461,6 +468,7 @@ impl Walk<'_> {
         groups: &mut HashMap<u64, RecordFacts>,
         objects: &mut HashMap<u64, RecordFacts>,
     ) -> Result<()> {
+        let mut links = self.links(txn, objects)?;
         let mut cursor = txn.seek(Table::Names, &[])?;
         while let Some((key, row)) = cursor.next()? {
             let parsed = split_name_key(key).and_then(|key| Ok((key, Member::from_row(row)?)));
@@ -478,6 +486,9 @@ impl Walk<'_> {
             if let Err(error) = Name::new(name) {
                 self.problem(error);
             }
+            if links.remove(&(member.id(), parent, name.to_owned())) {
+                continue;
+            }
             match known {
                 None => self.problem(format!("the name {name:?} stands for a missing {member:?}")),
                 Some(known) if known.named => {
@@ -492,6 +503,9 @@ impl Walk<'_> {
                 }
                 Some(known) => known.named = true,
             }
+        }
+        for (oid, parent, name) in links {
+            self.problem(format!("{oid:#x} has no name {name:?} in {parent:#x}, as `links` says"));
         }
         Ok(())
     }

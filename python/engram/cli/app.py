@@ -138,6 +138,7 @@ app = typer.Typer(
 SECTIONS = {
     "Look": ("ls", "tree", "info", "query", "watch", "stats", "plot"),
     "Values in and out": ("put", "get", "import", "export"),
+    "Files": ("mount", "unmount"),
     "Names": ("mv", "rm", "protect"),
     "Sharing": ("share", "unshare", "publish", "unpublish"),
     "Active objects": ("active", "gc"),
@@ -167,6 +168,7 @@ _MODULES = {
     **dict.fromkeys(("mv", "rm", "protect"), "names"),
     **dict.fromkeys(("unshare", "publish", "unpublish"), "share"),
     "gc": "active",
+    "unmount": "mount",
     **dict.fromkeys(("create", "destroy", "adopt", "verify"), "pools"),
     "reindex": "index",
     **dict.fromkeys(("backup", "compact", "upgrade"), "housekeeping"),

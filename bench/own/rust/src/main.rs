@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! engram-bench small FOLDER COUNT ROUNDS              create and read 256 B arrays
+//! engram-bench files FOLDER COUNT MIB ROUNDS NAME=PATH ...   names and bytes of files
 //! engram-bench growth FOLDER NAMES FEW MANY PUTS ROUNDS   create where there are many already
 //! engram-bench modes FOLDER COUNT ROUNDS              put with each mode of the index
 //! engram-bench drain POOL                             drain the queue until the input ends
@@ -21,6 +22,7 @@ mod bare;
 mod corpus;
 mod counting;
 mod evaluate;
+mod files;
 mod growth;
 mod miqs;
 mod modes;
@@ -45,6 +47,10 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["small", folder, count, rounds] => numbers([count, rounds])
             .and_then(|[count, rounds]| small::measure(Path::new(folder), count, rounds)),
+        ["files", folder, count, mib, rounds, ref others @ ..] => numbers([count, mib, rounds])
+            .and_then(|[count, mib, rounds]| {
+                files::measure(Path::new(folder), files::Plan { count, mib, rounds }, others)
+            }),
         ["modes", folder, count, rounds] => numbers([count, rounds])
             .and_then(|[count, rounds]| modes::measure(Path::new(folder), count, rounds)),
         ["drain", pool] => modes::drain(Path::new(pool)),

@@ -103,6 +103,7 @@ fn put(realm: &Realm, group: Gid, index: IndexMode, from: u64, count: u64) -> Re
         dims: None,
         attrs: Vec::new(),
         origin: Vec::new(),
+        properties: Vec::new(),
         layout: engram::Layout::default(),
     };
     for number in from..from + count {

@@ -65,6 +65,7 @@ impl Ours {
             dims: None,
             attrs: Vec::new(),
             origin: Vec::new(),
+            properties: Vec::new(),
             layout: engram::Layout::default(),
         };
         let placement = Placement { index: Some(plan.mode), ..Default::default() };

@@ -60,6 +60,7 @@ impl Store {
             dims: None,
             attrs: Vec::new(),
             origin: Vec::new(),
+            properties: Vec::new(),
             layout: engram::Layout::default(),
         };
         Ok(Store { path: path.to_owned(), pool, door, group, new, count: 0 })

@@ -50,13 +50,20 @@ pub enum Table {
     ReadOnly,
     /// GID of a mirror → group, and the GID.
     Mirrors,
-    /// (OID of an array, where a chunk is in its grid) → the chunk's record.
+    /// (OID of an array, where a chunk is in its grid), or (OID of a file, where a segment is in
+    /// it) → the record of the chunk or segment.
     Chunks,
+    /// (OID, parent GID, name) of each further name of an object.
+    Links,
+    /// OID → transaction and record of an object without a name that somebody may have open.
+    Orphans,
+    /// GID → when names in the group last changed, and how many groups are in it.
+    GroupTimes,
 }
 
 impl Table {
     /// How many tables there are.
-    pub const COUNT: usize = 24;
+    pub const COUNT: usize = 27;
 
     /// Every table, in the order of its number.
     pub const ALL: [Table; Table::COUNT] = [
@@ -84,6 +91,9 @@ impl Table {
         Table::ReadOnly,
         Table::Mirrors,
         Table::Chunks,
+        Table::Links,
+        Table::Orphans,
+        Table::GroupTimes,
     ];
 
     /// Whether new rows have the greatest keys, as a rule: those that begin with a new id.
@@ -118,6 +128,9 @@ impl Table {
             Table::ReadOnly => "read_only",
             Table::Mirrors => "mirrors",
             Table::Chunks => "chunks",
+            Table::Links => "links",
+            Table::Orphans => "orphans",
+            Table::GroupTimes => "group_times",
         }
     }
 }

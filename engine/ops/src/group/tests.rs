@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::{
-    annotate, create, delete, delete_batch, delete_tree, link, members, path_of, refuse_changed,
-    rename,
+    Clash, annotate, create, delete, delete_batch, delete_tree, link, members, path_of,
+    refuse_changed, rename,
 };
 use crate::rows_mut::RowsMut;
 use crate::testing::tree::{ModelTree, check};
@@ -137,7 +137,7 @@ fn a_member_that_is_renamed_to_its_own_name_is_not_touched() {
     let path = Path::new("a").unwrap();
     let place = target(ROOT, &path);
     let mut none = || panic!("no id is taken");
-    rename(&mut memory, &place, "a", &place, stamp(9), &mut none).unwrap();
+    rename(&mut memory, &place, "a", &place, Clash::Refuse, stamp(9), &mut none).unwrap();
     assert_eq!(memory, before);
 }
 

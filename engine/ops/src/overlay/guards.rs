@@ -89,7 +89,10 @@ impl Overlay {
         }
         for row in self.layers[Table::Objects as usize].in_order() {
             let Ok(oid) = <[u8; 8]>::try_from(row.key).map(u64::from_be_bytes) else { continue };
-            if matches!(row.change, Some(Change::Remove)) && chunk_rows::any(rows, oid)? {
+            // An orphan's segments stay with it.
+            let stays = || self.orphans.iter().any(|(orphan, _)| *orphan == oid);
+            let goes = matches!(row.change, Some(Change::Remove)) && !stays();
+            if goes && chunk_rows::any(rows, oid)? {
                 return conflict(Table::Chunks, row.key);
             }
         }

@@ -208,6 +208,7 @@ fn node_of(record: &Record<'_>) -> Node {
         Stored::Inline(_) => Some("inline"),
         Stored::Contiguous { .. } => Some("in an extent"),
         Stored::Chunked(_) => Some("in chunks"),
+        Stored::Segmented(_) => Some("in segments"),
     };
     Node {
         object,

@@ -32,10 +32,12 @@ pub(super) fn find(namespace: &Namespace, parent: Gid, path: &str) -> Result<Opt
             VisibleRealms::Many(realms) => realms,
         };
         let path = Path::new(path)?;
-        namespace.look(&realms, |tree| {
+        let mut found = namespace.look(&realms, |tree| {
             let found = tree.resolve(parent, &path)?;
-            found.map(|place| found_at(tree, &realms, place)).transpose()
-        })
+            found.map(|place| Ok((place.at, found_at(tree, &realms, place)?))).transpose()
+        })?;
+        see_heads(&realms, found.as_mut_slice())?;
+        Ok(found.map(|(_, found)| found))
     })
 }
 
@@ -51,10 +53,14 @@ pub(super) fn list_found(
             VisibleRealms::One(realm) => return realm.list_found(gid, after, limit),
             VisibleRealms::Many(realms) => realms,
         };
-        namespace.look(&realms, |tree| {
-            let all = tree.list(gid, after, limit)?.into_iter();
-            all.map(|(name, place)| Ok((name, found_at(tree, &realms, place)?))).collect()
-        })
+        let (names, mut found): (Vec<String>, Vec<(usize, Found)>) =
+            namespace.look(&realms, |tree| {
+                let all = tree.list(gid, after, limit)?.into_iter();
+                all.map(|(name, place)| Ok((name, (place.at, found_at(tree, &realms, place)?))))
+                    .collect()
+            })?;
+        see_heads(&realms, &mut found)?;
+        Ok(names.into_iter().zip(found.into_iter().map(|(_, found)| found)).collect())
     })
 }
 
@@ -97,4 +103,13 @@ pub(super) fn each<T>(
 /// What there is at a place, in the rows in which it was found.
 fn found_at(tree: &mut Tree<'_, '_>, realms: &[Realm], place: MemberLocation) -> Result<Found> {
     Found::of(tree.at(place.at), place.member, realms[place.at].scope())
+}
+
+/// Has each realm tell of the files that were found in it what their heads say.
+fn see_heads(realms: &[Realm], found: &mut [(usize, Found)]) -> Result<()> {
+    for (at, realm) in realms.iter().enumerate() {
+        let here = found.iter_mut().filter(|(place, _)| *place == at);
+        realm.see_heads(here.filter_map(|(_, found)| found.info()))?;
+    }
+    Ok(())
 }

@@ -213,6 +213,7 @@ pub(super) fn bare_root(namespace: &Namespace) -> Result<GroupInfo> {
         created: 0,
         modified: 0,
         origin: Vec::new(),
+        properties: Vec::new(),
         scope: Scope::Shared,
     })
 }

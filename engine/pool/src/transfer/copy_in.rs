@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::transfer::plan::{MovePlan, Passenger};
-use engram_base::checksum::{NONE, is_checksum};
 use engram_base::error::{Error, Result};
 use engram_base::fail;
 use engram_base::id::{Gid, Member, NameKey, id_key, split_name_key};
@@ -183,16 +182,11 @@ fn copy_in_chunks(
 
 /// A value that has been copied to a place.
 fn placed<'r>(oid: u64, stored: Stored<'r>, place: Option<&Reserved>) -> Result<Stored<'r>> {
-    match (stored, place) {
-        (Stored::Contiguous { nbytes, checksum, .. }, Some(place)) => {
-            // One that is just being computed is not of this value any more.
-            let checksum = if is_checksum(checksum) { checksum } else { NONE };
-            Ok(Stored::Contiguous { extent: place.extent, nbytes, checksum })
-        }
-        (Stored::Contiguous { .. }, None) => {
-            fail!(Busy, "object {oid:#x} changed while it was copied: try again")
-        }
-        (stored, _) => Ok(stored),
+    match (stored.extent(), place) {
+        // A checksum that is just being computed is not of this value any more.
+        (Some(_), Some(place)) => Ok(stored.moved_to(place.extent.offset)),
+        (Some(_), None) => fail!(Busy, "object {oid:#x} changed while it was copied: try again"),
+        (None, _) => Ok(stored),
     }
 }
 
@@ -207,7 +201,10 @@ fn take_name(rows: &mut Changes<'_>, record: &Record<'_>, member: Member) -> Res
             record.name,
             if matches!(there, Member::Group(_)) { "group" } else { "object" }
         ),
-        None => rows.put(Table::Names, key.as_bytes(), &member.to_row()),
+        None => {
+            rows.put(Table::Names, key.as_bytes(), &member.to_row())?;
+            rows.names_changed(record.parent, i32::from(matches!(member, Member::Group(_))))
+        }
     }
 }
 
@@ -215,7 +212,8 @@ fn take_name(rows: &mut Changes<'_>, record: &Record<'_>, member: Member) -> Res
 fn give_name_up(rows: &mut Changes<'_>, record: &Record<'_>, member: Member) -> Result<()> {
     match group::child(rows, record.parent, record.name)? {
         Some(there) if there == member => {
-            rows.remove(Table::Names, NameKey::new(record.parent, record.name).as_bytes())
+            rows.remove(Table::Names, NameKey::new(record.parent, record.name).as_bytes())?;
+            rows.names_changed(record.parent, -i32::from(matches!(member, Member::Group(_))))
         }
         _ => Ok(()),
     }
@@ -284,9 +282,9 @@ pub(crate) fn remove_members(rows: &mut Changes<'_>, members: &[Going], root: Gi
                     protect::note(rows, going.member, false)?;
                 }
                 if let Some(extent) = record.extent() {
-                    rows.release(extent)?;
+                    rows.release(extent, oid)?;
                 }
-                if record.is_chunked() {
+                if record.has_parts() {
                     chunk_rows::remove_all(rows, oid, usize::MAX)?;
                 }
             }

@@ -18,7 +18,7 @@ use engram_realm::Core;
 use engram_records::attrs;
 use engram_records::attrs::KeyId;
 use engram_records::extent::Extent;
-use engram_records::object::{Record, Stored};
+use engram_records::object::Record;
 
 /// A member's record, as it was where it comes from.
 pub(crate) struct Passenger {
@@ -27,7 +27,7 @@ pub(crate) struct Passenger {
     pub row: Vec<u8>,
     /// The group's settings of the index, if it has any.
     pub settings: Option<Vec<u8>>,
-    /// Rows of a chunked array's chunks.
+    /// Rows of a chunked array's chunks, or of a file's segments.
     pub chunks: Vec<Row>,
 }
 
@@ -139,7 +139,7 @@ impl MovePlan {
                 _ => None,
             };
             let mut chunks = Vec::new();
-            if let Stored::Chunked(_) = record.stored {
+            if record.has_parts() {
                 let oid = going.member.id();
                 let mut from = id_key(oid).to_vec();
                 while let Some(chunk) = chunk_rows::next(&mut txn.rows(), oid, &mut from)? {

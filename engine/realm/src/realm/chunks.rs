@@ -496,7 +496,7 @@ fn stored(rows: &mut dyn Rows, oid: Oid) -> Result<u64> {
     let takes = |record: &Record<'_>| match record.stored {
         Stored::Inline(bytes) => Some(bytes.len() as u64),
         Stored::Contiguous { extent, .. } => Some(extent.len),
-        Stored::Chunked(_) => None,
+        Stored::Chunked(_) | Stored::Segmented(_) => None,
     };
     if let Some(bytes) = group::with_record(rows, Member::Object(oid), |record| Ok(takes(record)))?
     {

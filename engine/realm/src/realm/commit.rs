@@ -11,8 +11,10 @@
 //! nothing but the rows, so that is invisible. On error nothing has changed.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use crate::realm::{index, snapshot, vacant};
 
@@ -21,29 +23,35 @@ use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::holders::who_keeps_pages;
 use crate::realm::precondition::Precondition;
-use crate::realm::recent::{CommitFacts, Recent};
+use crate::realm::recent::CommitFacts;
+use engram_base::clock;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::faults::step;
-use engram_base::id::{Gid, Oid, id_of_key};
+use engram_base::id::{Gid, Oid, id_key, id_of_key};
+use engram_base::mutex::lock;
 use engram_catalog::meta::meta_u64;
 use engram_catalog::rows::{Row, Rows};
 use engram_catalog::{Headroom, Table, WriteTxn};
 use engram_index::Waiting;
 use engram_index::directory::Finder;
 use engram_index::tail::{self, NewInTail};
-use engram_ops::marks;
 use engram_ops::overlay::Overlay;
 use engram_ops::overlay::layer::Change;
 use engram_ops::rows_mut::{Reserved, RowsMut};
+use engram_ops::{group_times, links, marks};
 use engram_records::extent::Extent;
 use engram_records::index_mode::{IndexMode, Touch};
-use engram_space::extent::{end_reservation, freed_row};
+use engram_records::object::Record;
+use engram_space::extent::{FreedOf, end_reservation, freed_row};
+use engram_space::lease::Lease;
 
 /// After so many new objects, one commit each, a process looks how long the tail has become.
 const SPANS_COUNTED_EACH: u64 = 32;
 
 /// The rows of a write transaction, and what follows from them for the space accounts.
 pub struct Changes<'env> {
+    core: &'env Core,
+    inside: &'env Inside<'env>,
     txn: WriteTxn<'env>,
     /// By how much the bytes in use change.
     used: i64,
@@ -159,7 +167,7 @@ impl Core {
         let mut called_in = false;
         loop {
             // poisoned? and begin: `write` waits for the writer lock, then looks at the mark.
-            let mut rows = Changes::new(catalog.write(headroom)?, &self.recent);
+            let mut rows = Changes::new(self, inside, catalog.write(headroom)?);
             step!("commit.begun");
             // presence: what is committed to files without names is nobody's.
             self.presence.check(self, inside)?;
@@ -275,9 +283,11 @@ fn no_rows(core: &Core, inside: &Inside<'_>, error: &Error) -> Error {
 }
 
 impl<'env> Changes<'env> {
-    fn new(txn: WriteTxn<'env>, recent: &Recent) -> Self {
-        let facts = recent.before(txn.id());
+    fn new(core: &'env Core, inside: &'env Inside<'env>, txn: WriteTxn<'env>) -> Self {
+        let facts = core.recent.before(txn.id());
         Changes {
+            core,
+            inside,
             txn,
             used: 0,
             unindexed: 0,
@@ -375,10 +385,23 @@ impl<'env> Changes<'env> {
         step!("batch.rows");
         list.adopted.iter().try_for_each(|reserved| self.adopt(*reserved))?;
         step!("batch.adopted");
-        list.released.iter().try_for_each(|extent| self.release(*extent))?;
+        list.orphans.iter().try_for_each(|(oid, row)| self.orphan(*oid, &Record::parse(row)?))?;
+        let mut open = HashSet::new();
+        for (oid, row) in &list.gone {
+            let record = Record::parse(row)?;
+            if self.is_open(*oid, &record)? {
+                self.orphan(*oid, &record)?;
+                open.insert(*oid);
+            }
+        }
+        let released = list.released.iter().filter(|(_, of)| !open.contains(of));
+        released.into_iter().try_for_each(|(extent, of)| self.release(*extent, *of))?;
+        list.names_changed
+            .iter()
+            .try_for_each(|(gid, groups)| self.names_changed(*gid, *groups))?;
         for reserved in &list.orphaned {
             end_reservation(&mut self.txn, reserved.lease, reserved.extent)?;
-            freed_row(&mut self.txn, reserved.extent)?;
+            freed_row(&mut self.txn, reserved.extent, FreedOf::Nothing)?;
         }
         Ok(())
     }
@@ -424,12 +447,16 @@ impl Rows for Changes<'_> {
         self.txn.rows().first_from(table, from)
     }
 
+    fn has_rows(&mut self, table: Table) -> Result<bool> {
+        Ok(!self.txn.is_empty(table)?)
+    }
+
     fn has_index_settings(&mut self) -> Result<bool> {
-        Ok(!self.txn.is_empty(Table::IndexSettings)?)
+        self.has_rows(Table::IndexSettings)
     }
 
     fn has_read_only(&mut self) -> Result<bool> {
-        Ok(!self.txn.is_empty(Table::ReadOnly)?)
+        self.has_rows(Table::ReadOnly)
     }
 }
 
@@ -451,10 +478,43 @@ impl RowsMut for Changes<'_> {
         self.txn.delete(table, key).map(|_| ())
     }
 
-    fn release(&mut self, extent: Extent) -> Result<()> {
+    fn release(&mut self, extent: Extent, of: Oid) -> Result<()> {
         self.used -= extent.len as i64;
         self.freed += extent.len;
-        freed_row(&mut self.txn, extent)
+        freed_row(&mut self.txn, extent, FreedOf::Gone(of))
+    }
+
+    fn cut(&mut self, extent: Extent, of: Oid) -> Result<()> {
+        self.used -= extent.len as i64;
+        self.freed += extent.len;
+        freed_row(&mut self.txn, extent, FreedOf::Cut(of))
+    }
+
+    fn names_changed(&mut self, gid: Gid, groups: i32) -> Result<()> {
+        if self.txn.is_empty(Table::GroupTimes)? {
+            return Ok(());
+        }
+        let Some(times) = group_times::of(self, gid)? else { return Ok(()) };
+        let now = clock::kept(SystemTime::now())?;
+        self.txn.put(Table::GroupTimes, &id_key(gid), &times.after(now, groups).to_row())
+    }
+
+    fn is_open(&mut self, oid: Oid, record: &Record<'_>) -> Result<bool> {
+        // Whoever opens what no file system has noted looks once more (`files::open_file`).
+        let looks = links::is_file(record);
+        if record.has_parts() && !looks {
+            return Ok(false);
+        }
+        let inside = self.inside;
+        let mut peers = lock(&self.core.space.peers);
+        let epoch = || inside.catalog().growth().lease_epoch();
+        let own = inside.own_leases().map(Lease::file);
+        peers.may_open(&self.core.setup.leases(), epoch, inside.lease().id(), &own, oid, looks)
+    }
+
+    fn orphan(&mut self, oid: Oid, record: &Record<'_>) -> Result<()> {
+        let row = links::orphan_row(self.txn.id(), record);
+        self.txn.put(Table::Orphans, &id_key(oid), &row)
     }
 
     fn adopt(&mut self, reserved: Reserved) -> Result<()> {

@@ -15,6 +15,7 @@
 //! | [`IndexRuntime`] | the index between commits (`index_runtime`) |
 //! | [`Recent`] | what the last commit has left behind (`recent`) |
 //! | [`RealmPresence`] | whether its files still have their names (`presence`) |
+//! | [`OpenFiles`] | the files that are open (`files`) |
 //! | [`Holdings`] | snapshots, locks, notices, checksums that are owed (`holdings`) |
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,6 +24,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use crate::caretaker;
 use crate::process;
 use crate::realm::dead;
+use crate::realm::files::OpenFiles;
 use crate::realm::gate::{Gate, Inside, State};
 use crate::realm::holdings::Holdings;
 use crate::realm::ids::IdBlock;
@@ -57,6 +59,8 @@ pub struct Core {
     pub(crate) recent: Recent,
     /// Whether its files still have their names.
     pub(crate) presence: RealmPresence,
+    /// The files that this process has open.
+    pub(crate) files: OpenFiles,
     /// What this process holds of the realm: snapshots, locks, what it owes.
     pub(crate) holdings: Holdings,
     /// This core, once it is shared.
@@ -79,6 +83,7 @@ impl Core {
             index: IndexRuntime::default(),
             recent: Recent::default(),
             presence: RealmPresence::default(),
+            files: OpenFiles::default(),
             holdings: Holdings::default(),
             me: OnceLock::new(),
             users: AtomicUsize::new(1),

@@ -8,9 +8,11 @@
 use std::sync::atomic::Ordering;
 
 use crate::realm::core::Core;
+use crate::realm::files;
 use crate::realm::gate::Inside;
 use engram_base::error::Result;
 use engram_base::faults::step;
+use engram_base::id::Oid;
 use engram_base::mutex::lock;
 use engram_catalog::Headroom;
 use engram_space::extent::{has_reserved, reserving, take_back};
@@ -23,6 +25,7 @@ pub fn take_back_dead(core: &Core, inside: &Inside<'_>) -> Result<()> {
     let Some(dead) = find_dead(core, inside)? else { return Ok(()) };
     take_back_lost(core, inside)?;
     let left = reap_idle(core, inside, dead)?;
+    files::sweep_orphans(core, inside)?;
     if left.is_empty() {
         return Ok(());
     }
@@ -127,6 +130,32 @@ fn take_back_lost(core: &Core, inside: &Inside<'_>) -> Result<()> {
         core.prepare(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease))?;
     }
     Ok(())
+}
+
+/// Whether the process of a lease lives, this one or another.
+pub(crate) fn is_alive(core: &Core, inside: &Inside<'_>, lease: u64) -> Result<bool> {
+    if inside.own_leases().any(|own| own.id() == lease) {
+        return Ok(true);
+    }
+    let mut peers = lock(&core.space.peers);
+    peers.forget();
+    let epoch = inside.catalog().growth().lease_epoch();
+    peers.refresh(&core.setup.leases(), epoch, inside.lease().id())?;
+    Ok(peers.alive().iter().any(|(id, _)| *id == lease))
+}
+
+/// Whether another process may have an object open, or come to. The caller holds the writer lock.
+pub(crate) fn others_open(core: &Core, inside: &Inside<'_>, oid: Oid) -> Result<bool> {
+    let epoch = || inside.catalog().growth().lease_epoch();
+    let nobody = std::iter::empty();
+    lock(&core.space.peers).may_open(
+        &core.setup.leases(),
+        epoch,
+        inside.lease().id(),
+        &nobody,
+        oid,
+        true,
+    )
 }
 
 /// The pids of the other processes that have the realm open.

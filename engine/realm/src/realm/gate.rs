@@ -10,10 +10,11 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::realm::snapshot::SnapshotHandle;
 use engram_base::error::Result;
+use engram_base::id::Oid;
 use engram_catalog::{Catalog, ReadTxn};
 use engram_records::extent::Extent;
 use engram_space::extent::Arena;
-use engram_space::lease::{Children, Hold, Lease, Spare};
+use engram_space::lease::{Children, Hold, Lease, ObjectUse, Spare};
 
 /// What a fork, an open or a close replaces.
 pub struct State {
@@ -79,6 +80,13 @@ impl Gate {
     pub(crate) fn leases(&self) -> Vec<u64> {
         let state = self.read();
         state.lease.iter().chain(&state.inherited).map(Lease::id).collect()
+    }
+
+    /// Gives up a hold on an object.
+    pub(crate) fn leave_object(&self, oid: Oid, how: ObjectUse, hold: Hold) {
+        if let Some(lease) = &self.read().lease {
+            lease.leave_object(oid, how, hold);
+        }
     }
 
     /// Gives up a hold.
@@ -190,6 +198,11 @@ impl<'a> LookUp<'a> {
     /// Ends the snapshot; the extents that it has shown are kept from reuse still.
     pub fn rest(&mut self) {
         drop(self.txn.take());
+    }
+
+    /// Keeps an object open, or viewed, that this snapshot shows.
+    pub(crate) fn use_object(&self, oid: Oid, how: ObjectUse) -> Hold {
+        self.lease.map_or(Hold::Aged(self.age), |lease| lease.use_object(oid, how, self.age))
     }
 
     /// Keeps an extent that this snapshot shows.

@@ -25,7 +25,7 @@ use engram_base::scope::Scope;
 use engram_catalog::Headroom;
 use engram_catalog::rows::Rows;
 use engram_index::{IndexSettings, IndexStats, stats};
-use engram_ops::group::GroupInfo;
+use engram_ops::group::{Clash, GroupInfo};
 use engram_ops::overlay::peek::Peek;
 use engram_ops::{group, mirror, protect};
 use engram_query::answer::{Answer, Explanation, QueryOptions};
@@ -341,7 +341,7 @@ impl Realm {
 
     /// Gives a member another name or group; missing parents are made.
     pub fn rename(&self, parent: Gid, old: &str, new_parent: Gid, new: &str) -> Result<()> {
-        write::rename(self, parent, old, new_parent, new)
+        write::rename(self, parent, old, new_parent, new, Clash::Refuse)
     }
 
     /// Replaces what is kept beside a group for export (an import into an existing group).

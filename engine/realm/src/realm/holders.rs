@@ -21,8 +21,8 @@ use engram_base::scope::Scope;
 use engram_base::size::ByteSize;
 use engram_catalog::Table;
 use engram_catalog::meta::meta_u64;
-use engram_records::extent::{Extent, PAGE};
-use engram_space::extent::{ExtentHolder, Span, parse_size_key, pending_rows};
+use engram_records::extent::PAGE;
+use engram_space::extent::{ExtentHolder, Floor, Span, parse_size_key, pending_rows};
 use engram_space::lease::{IDLE, Lease, LeaseFile, LeaseStatus};
 
 /// The most holders that an error names.
@@ -110,34 +110,25 @@ impl Holders {
 }
 
 /// What one lease looks at.
-struct Looking {
-    age: u64,
-    pins: HashSet<u64>,
-}
-
-impl Looking {
-    fn of(file: &LeaseFile) -> Self {
-        Looking { age: file.age(), pins: file.pinned().collect() }
-    }
-
-    fn holds(&self, freed_by: u64, extent: Extent) -> bool {
-        self.age < freed_by || self.pins.contains(&extent.offset)
-    }
+fn looking_of(file: &LeaseFile) -> Floor {
+    let mut looking = Floor { age: file.age(), ..Floor::default() };
+    file.note_pins(&mut looking);
+    looking
 }
 
 /// Lists the holders of extents, locks and pages.
 pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
     let own: HashSet<u64> = inside.own_leases().map(Lease::id).collect();
     let epoch = inside.catalog().growth().lease_epoch();
-    let mut leases: Vec<(LeaseStatus, Looking)> =
-        inside.own_leases().map(|lease| (lease.seen(), Looking::of(lease.file()))).collect();
+    let mut leases: Vec<(LeaseStatus, Floor)> =
+        inside.own_leases().map(|lease| (lease.seen(), looking_of(lease.file()))).collect();
     {
         let mut peers = lock(&core.space.peers);
         // Anew: of those that have gone nobody tells.
         peers.forget();
         peers.refresh(&core.setup.leases(), epoch, inside.lease().id())?;
         for (seen, file) in peers.all().filter(|(seen, _)| !own.contains(&seen.id)) {
-            leases.push((seen, Looking::of(file)));
+            leases.push((seen, looking_of(file)));
         }
     }
     let commits = inside.catalog().last_id()?;
@@ -147,8 +138,9 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
         Holders { commits, maintenance: failure::last(core, inside), ..Holders::default() };
     let mut reserved = BTreeMap::<u64, u64>::new();
     let mut held = vec![0_u64; leases.len()];
-    for (holder, extent) in pending {
-        match holder {
+    for row in pending {
+        let extent = row.extent;
+        match row.holder {
             ExtentHolder::Lease(lease) => {
                 *reserved.entry(lease).or_default() += extent.len;
                 holders.reserved += extent.len;
@@ -156,7 +148,7 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
             ExtentHolder::Txn(freed_by) => {
                 let mut any = false;
                 for (place, (seen, looking)) in leases.iter().enumerate() {
-                    if seen.alive && looking.holds(freed_by, extent) {
+                    if seen.alive && looking.holds(&row, freed_by) {
                         held[place] += extent.len;
                         any = true;
                     }
@@ -174,7 +166,7 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
             own: own.contains(&seen.id),
             since: seen.since,
             behind: (seen.alive && looking.age != IDLE).then(|| behind(looking.age)),
-            pins: looking.pins.len() as u64,
+            pins: (looking.pins.len() + looking.objects.len()) as u64,
             reserved: reserved.get(&seen.id).copied().unwrap_or(0),
             held,
         });

@@ -22,6 +22,7 @@ struct Encoded<'a> {
     dims: Vec<u8>,
     attrs: Vec<u8>,
     origin: Cow<'a, [u8]>,
+    properties: Cow<'a, [u8]>,
 }
 
 /// An object to be linked: where, what, how.
@@ -32,6 +33,8 @@ pub(crate) struct Link<'a> {
     pub overwrite: bool,
     pub index: Option<IndexMode>,
     pub read_only: bool,
+    /// Whose it is to be; `None`: this process's user's.
+    owner: Option<u32>,
     /// What being linked there relies on.
     pub precondition: Option<Precondition>,
 }
@@ -63,6 +66,7 @@ impl<'a> Link<'a> {
             dims: object::encode_dims(new.dims.as_deref(), new.shape.len())?,
             attrs,
             origin: new.origin.as_slice().into(),
+            properties: new.properties.as_slice().into(),
         };
         Ok(Link {
             from,
@@ -71,6 +75,7 @@ impl<'a> Link<'a> {
             overwrite: placement.overwrite,
             index: placement.index,
             read_only: placement.read_only,
+            owner: placement.owner,
             precondition: precondition.cloned(),
         })
     }
@@ -84,9 +89,10 @@ impl<'a> Link<'a> {
     /// The same, for keeps.
     pub(super) fn into_owned(self) -> Link<'static> {
         let origin = Cow::Owned(self.encoded.origin.into_owned());
+        let properties = Cow::Owned(self.encoded.properties.into_owned());
         Link {
             path: Cow::Owned(self.path.into_owned()),
-            encoded: Encoded { origin, ..self.encoded },
+            encoded: Encoded { origin, properties, ..self.encoded },
             ..self
         }
     }
@@ -97,7 +103,7 @@ impl<'a> Link<'a> {
         Record {
             class: self.encoded.class,
             generation: 0,
-            owner: stamp.owner,
+            owner: self.owner.unwrap_or(stamp.owner),
             parent: 0,
             created: stamp.now,
             modified: stamp.now,
@@ -108,6 +114,7 @@ impl<'a> Link<'a> {
             dims: &self.encoded.dims,
             attrs: &self.encoded.attrs,
             origin: &self.encoded.origin,
+            properties: &self.encoded.properties,
             // Known once the parent is.
             index: IndexMode::default(),
             flags: Flags { read_only: self.read_only, ..Flags::default() },

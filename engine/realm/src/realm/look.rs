@@ -5,6 +5,7 @@
 //! out as a view, without any transaction: lease → read → record → pin → slice.
 
 use crate::realm::checked;
+use crate::realm::files;
 use crate::realm::keys;
 use crate::realm::space;
 use crate::realm::write;
@@ -53,6 +54,14 @@ pub enum Found {
 }
 
 impl Found {
+    /// What is known of an object; `None` of a group.
+    pub fn info(&mut self) -> Option<&mut ObjectInfo> {
+        match self {
+            Found::Group(_) => None,
+            Found::Object(info) => Some(info),
+        }
+    }
+
     /// What `member` is in these rows, in which its name was found.
     pub fn of(rows: &mut dyn Rows, member: Member, scope: Scope) -> Result<Found> {
         match member {
@@ -99,10 +108,12 @@ pub(super) fn find(realm: &Realm, parent: Gid, path: &str) -> Result<Option<Foun
     let parsed = Path::new(path)?;
     let target = Target { from: parent, root: realm.root(), path: &parsed };
     let inside = core.enter()?;
-    look!(realm.at(), core, inside, |rows| match group::resolve(rows, &target)? {
+    let mut found = look!(realm.at(), core, inside, |rows| match group::resolve(rows, &target)? {
         Some(member) => Found::of(rows, member, realm.scope()).map(Some),
         None => Ok(None),
-    })
+    })?;
+    files::see_heads(core, &inside, realm.at(), found.iter_mut().filter_map(Found::info))?;
+    Ok(found)
 }
 
 /// See [`Realm::group`].
@@ -118,11 +129,13 @@ pub(super) fn group(realm: &Realm, gid: Gid) -> Result<GroupInfo> {
 pub(super) fn object(realm: &Realm, oid: Oid) -> Result<ObjectInfo> {
     let core = realm.readable()?;
     let inside = core.enter()?;
-    look!(realm.at(), core, inside, |rows| group::with_record(
+    let mut info = look!(realm.at(), core, inside, |rows| group::with_record(
         rows,
         Member::Object(oid),
         |record| { ObjectInfo::of(oid, record, realm.scope()) }
-    ))
+    ))?;
+    files::see_heads(core, &inside, realm.at(), std::iter::once(&mut info))?;
+    Ok(info)
 }
 
 /// See [`Realm::list`].
@@ -146,11 +159,15 @@ pub(super) fn list_found(
 ) -> Result<Vec<(String, Found)>> {
     let core = realm.readable()?;
     let inside = core.enter()?;
-    look!(realm.at(), core, inside, |rows| {
+    let mut all: Vec<(String, Found)> = look!(realm.at(), core, inside, |rows| {
         let there = listed(rows, gid, after, limit)?;
         let mut found = |member| Found::of(rows, member, realm.scope());
-        there.into_iter().map(|(name, member)| Ok((name, found(member)?))).collect()
-    })
+        let found = there.into_iter().map(|(name, member)| Ok((name, found(member)?)));
+        found.collect::<Result<Vec<_>>>()
+    })?;
+    let infos = all.iter_mut().filter_map(|(_, found)| found.info());
+    files::see_heads(core, &inside, realm.at(), infos)?;
+    Ok(all)
 }
 
 /// See [`Realm::count`].
@@ -227,6 +244,12 @@ pub(super) fn view(realm: &Realm, oid: Oid, write: bool) -> Result<Payload> {
                 write::promote(core, oid, generation, &bytes, realm.precondition())?;
                 step!("inplace.promoted");
             }
+            (Payload::Extent(view), _) if view.of_file() == Some(true) => {
+                return Ok(Payload::Extent(view));
+            }
+            (Payload::Extent(view), _) if view.of_file() == Some(false) => {
+                files::fill_holes(realm, oid)?;
+            }
             (Payload::Extent(view), _) => {
                 if checked::take_checksum(core, oid, &view)? {
                     return Ok(Payload::Extent(view));
@@ -279,7 +302,10 @@ pub(super) fn flush(realm: &Realm, oid: Oid) -> Result<()> {
     match payload(core, oid, false) {
         Ok((Payload::Extent(view), _)) => {
             flush_view(core, &view)?;
-            checked::set_checksum(core, oid, &view)
+            match view.of_file() {
+                Some(_) => realm.open_file(oid, false)?.sync(),
+                None => checked::set_checksum(core, oid, &view),
+            }
         }
         Ok((Payload::Inline(_), _)) => Ok(()),
         Err(error) => Err(gone_is_busy(error)),
@@ -333,7 +359,7 @@ pub(crate) fn payload_at(
                     Stored::Inline(bytes) => {
                         Some((Payload::Inline(bytes.to_vec()), record.generation))
                     }
-                    Stored::Contiguous { .. } => None,
+                    Stored::Contiguous { .. } | Stored::Segmented(_) => None,
                     Stored::Chunked(_) => {
                         return Err(chunked_has_no(record.name, "memory to view"));
                     }
@@ -362,7 +388,13 @@ fn pin_extent(
     if write {
         refuse_moving(look.txn(), oid)?;
     }
-    let parts = |record: &Record<'_>| Ok((record.stored_extent(), record.generation));
+    let parts = |record: &Record<'_>| {
+        let segmented = match record.stored {
+            Stored::Segmented(segmented) => Some(segmented),
+            _ => None,
+        };
+        Ok((record.stored_extent(), record.generation, segmented))
+    };
     let found = if at.is_none() && batch::runs(core) {
         batch::with(core, |overlay| {
             group::with_record(&mut overlay.look_at(look.txn()), Member::Object(oid), parts)
@@ -371,7 +403,11 @@ fn pin_extent(
     } else {
         group::with_record(&mut look.txn().rows(), Member::Object(oid), parts)?
     };
-    let (stored, generation) = found;
+    let (stored, generation, segmented) = found;
+    if let Some(segmented) = segmented {
+        let payload = files::view_in(core, inside, &look, oid, segmented, write)?;
+        return Ok(Some((payload, generation)));
+    }
     let Some((extent, nbytes)) = stored else {
         return Ok(None);
     };
@@ -406,7 +442,7 @@ pub(crate) fn flush_pieces(
 
 fn flush_view(core: &Core, view: &View) -> Result<()> {
     let inside = core.enter()?;
-    let flushed = inside.arena().flush(view.extent(), view.len() as u64);
+    let flushed = view.flush_memory();
     step!("inplace.flushed");
     flushed.inspect_err(|_| {
         if core.setup.durable {

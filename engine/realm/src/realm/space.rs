@@ -25,8 +25,8 @@ use engram_media::memory::Memory;
 use engram_ops::rows_mut::Reserved;
 use engram_records::extent::{Extent, HUGE, PAGE, SIZE_MAX, extent_len, round_up};
 use engram_space::extent::{
-    Floor, Span, Wanted, allocate, end_reservation, freed_row, pending_rows, reclaim, reserve_row,
-    vacant_rows,
+    Floor, FreedOf, Span, Wanted, allocate, end_reservation, freed_row, pending_rows, reclaim,
+    reserve_row, vacant_rows,
 };
 use engram_space::lease::Lease;
 
@@ -266,7 +266,7 @@ pub fn give_back(core: &Core, reserved: Reserved) {
     let _ = core.commit(&inside, Headroom::Relief, |rows| {
         end_reservation(rows.txn(), reserved.lease, reserved.extent)?;
         step!("give_back.ended");
-        freed_row(rows.txn(), reserved.extent)
+        freed_row(rows.txn(), reserved.extent, FreedOf::Nothing)
     });
     step!("give_back.committed");
 }
@@ -330,7 +330,7 @@ pub(crate) fn space(core: &Core) -> Result<Space> {
     let txn = inside.read()?;
     let arena = Span::all(&mut txn.rows())?.last().map_or(0, |last| last.range.end());
     let used = meta_u64(txn.get(Table::Meta, USED)?)?;
-    let pending = pending_rows(&txn)?.iter().map(|(_, extent)| extent.len).sum::<u64>();
+    let pending = pending_rows(&txn)?.iter().map(|row| row.extent.len).sum::<u64>();
     let vacant = vacant_rows(&txn)?.iter().map(|extent| extent.len).sum::<u64>();
     Ok(Space {
         size: read_limit(&txn)?,

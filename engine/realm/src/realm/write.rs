@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::realm::{after_commit, checked, chunks, ids, keys, space};
+use crate::realm::{after_commit, checked, chunks, files, ids, keys, space};
 use engram_ops::group::GroupInfo;
 use engram_ops::mirror;
 use engram_ops::mirror::Original;
@@ -28,7 +28,7 @@ use engram_base::id::{Gid, Member, Oid, id_key};
 use engram_base::name::Path;
 use engram_catalog::{Headroom, Table};
 use engram_ops::group;
-use engram_ops::group::{NewRecord, Target};
+use engram_ops::group::{Clash, NewRecord, Target};
 use engram_ops::overlay::Overlay;
 use engram_ops::protect;
 use engram_ops::rows_mut::Reserved;
@@ -144,6 +144,7 @@ pub(super) fn rename(
     old: &str,
     new_parent: Gid,
     new: &str,
+    clash: Clash,
 ) -> Result<()> {
     let core = realm.writable()?;
     let (old_path, new_path) = (Path::new(old)?, Path::new(new)?);
@@ -155,7 +156,7 @@ pub(super) fn rename(
     core.write(inside, Headroom::Normal, realm.precondition(), |rows| {
         let mut ids = ids;
         let mut new_id = || ids.take();
-        group::rename(rows, &from, old, &to, stamp, &mut new_id)
+        group::rename(rows, &from, old, &to, clash, stamp, &mut new_id)
     })
 }
 
@@ -198,6 +199,14 @@ pub(super) fn delete_attr(realm: &Realm, member: Member, key: &str) -> Result<()
 fn check_fits(record: &Record<'_>, stored: &Stored<'_>) -> Result<()> {
     if let Stored::Chunked(_) = record.stored {
         return Err(chunked_has_no(record.name, "value to replace"));
+    }
+    if let Stored::Segmented(_) = record.stored {
+        fail!(
+            Unsupported,
+            "the file {:?} lies in segments: write to it with open_file, or replace it as a whole \
+             with a new blob",
+            record.name
+        );
     }
     if record.class == Class::Array && record.stored.nbytes() != stored.nbytes() {
         fail!(
@@ -381,7 +390,7 @@ fn swap_payload(
             rows.adopt(reserved)?;
         }
         if let Some(before) = before {
-            rows.release(before)?;
+            rows.release(before, oid)?;
         }
         Ok(true)
     })
@@ -411,6 +420,10 @@ pub(crate) fn apply(core: &Core, overlay: &Overlay) -> Result<()> {
     core.commit(inside, headroom, |rows| rows.apply(overlay))?;
     step!("batch.committed");
     after_commit(core, inside);
+    if !overlay.orphans.is_empty() {
+        // What fails is left for the next that closes a file.
+        let _ = files::sweep_orphans(core, inside);
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use super::{
 use crate::extent::{Extent, LINE};
 use crate::index_mode::IndexMode;
 use crate::layout::{Chunking, Codec, Coder};
+use crate::segmented::{self, FILE_BYTES_MAX, Segmented};
 use engram_base::checksum;
 use engram_base::dtype::DType;
 use engram_base::error::Kind;
@@ -25,7 +26,7 @@ struct Parts {
     words: (u32, u32, u64, i64, i64),
     name: String,
     shape: Vec<u64>,
-    sections: [Vec<u8>; 4],
+    sections: [Vec<u8>; 5],
     mode: IndexMode,
     flags: (bool, bool),
     checked: bool,
@@ -36,6 +37,7 @@ struct Parts {
 enum Lies {
     Inline(Vec<u8>),
     InExtent(Extent, u64, u64),
+    InSegments(Segmented),
     InChunks(u64, Codec, Vec<u8>),
 }
 
@@ -48,6 +50,10 @@ fn value() -> impl Strategy<Value = Lies> {
         (extent, any::<Index>(), any::<u64>()).prop_map(|(extent, nbytes, word)| {
             Lies::InExtent(extent, nbytes.index(extent.len as usize + 1) as u64, word)
         }),
+        (0..1u64 << 50, 0..=FILE_BYTES_MAX).prop_map(|(line, nbytes)| {
+            let head = Extent { offset: line * LINE, len: segmented::HEAD_BYTES };
+            Lies::InSegments(Segmented { head, nbytes })
+        }),
         (any::<u64>(), any::<bool>(), coder).prop_map(|(nbytes, shuffle, coder)| {
             Lies::InChunks(nbytes, Codec { shuffle, coder }, Vec::new())
         }),
@@ -57,7 +63,7 @@ fn value() -> impl Strategy<Value = Lies> {
 fn parts() -> impl Strategy<Value = Parts> {
     let words = (any::<u32>(), any::<u32>(), any::<u64>(), any::<i64>(), any::<i64>());
     let section = || prop::collection::vec(any::<u8>(), 0..200);
-    let sections = [section(), section(), section(), section()];
+    let sections = [section(), section(), section(), section(), section()];
     let mode = select(vec![IndexMode::Sync, IndexMode::Async, IndexMode::None]);
     let shape = prop::collection::vec(prop_oneof![0..300u64, 0..1u64 << 63], 0..5);
     let flags = (any::<bool>(), any::<bool>());
@@ -65,9 +71,13 @@ fn parts() -> impl Strategy<Value = Parts> {
     (select(CLASSES.to_vec()), words, "[^\0]{0,60}", shape, sections, rest).prop_map(
         |(class, words, name, shape, sections, (mode, flags, checked, mut value))| {
             let mut class = class;
-            if let Lies::InChunks(_, _, chunks) = &mut value {
-                class = Class::Array;
-                encode_shape(&vec![3; shape.len().max(1)], chunks);
+            match &mut value {
+                Lies::InChunks(_, _, chunks) => {
+                    class = Class::Array;
+                    encode_shape(&vec![3; shape.len().max(1)], chunks);
+                }
+                Lies::InSegments(_) => class = Class::Blob,
+                _ => {}
             }
             let shape = if class == Class::Array && shape.is_empty() { vec![7] } else { shape };
             Parts { class, words, name, shape, sections, mode, flags, checked, value }
@@ -79,7 +89,7 @@ impl Parts {
     fn record<'a>(&'a self, shape: &'a mut Vec<u8>) -> Record<'a> {
         encode_shape(&self.shape, shape);
         let (generation, owner, parent, created, modified) = self.words;
-        let [dtype, dims, attrs, origin] = &self.sections;
+        let [dtype, dims, attrs, origin, properties] = &self.sections;
         Record {
             class: self.class,
             generation,
@@ -94,6 +104,7 @@ impl Parts {
             dims,
             attrs,
             origin,
+            properties,
             index: self.mode,
             flags: Flags { read_only: self.flags.0, mirror: self.flags.1 },
             checked: self.checked,
@@ -102,6 +113,7 @@ impl Parts {
                 Lies::InExtent(extent, nbytes, checksum) => {
                     Stored::Contiguous { extent: *extent, nbytes: *nbytes, checksum: *checksum }
                 }
+                Lies::InSegments(segmented) => Stored::Segmented(*segmented),
                 Lies::InChunks(nbytes, codec, chunks) => {
                     Stored::Chunked(Chunking { nbytes: *nbytes, codec: *codec, chunks })
                 }
@@ -231,7 +243,7 @@ fn group() -> Vec<u8> {
         words: (0, 0, 1, 0, 0),
         name: "a".to_owned(),
         shape: Vec::new(),
-        sections: [const { Vec::new() }; 4],
+        sections: [const { Vec::new() }; 5],
         mode: IndexMode::Sync,
         flags: (false, false),
         checked: false,
@@ -255,7 +267,8 @@ fn a_record_that_no_encoder_has_written_is_refused() {
     for (at, byte, kind) in [
         (0, RECORD_VERSION + 1, Kind::Corrupt),
         (1, 2, Kind::Corrupt), // a group in chunks
-        (1, 3, Kind::Format),
+        (1, 4, Kind::Format),
+        (1, 3, Kind::Corrupt), // a group in segments
         (2, 5, Kind::Corrupt),
         (3, 0x03, Kind::Corrupt),
         (3, 0x04, Kind::Corrupt),

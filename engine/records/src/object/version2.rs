@@ -1,4 +1,5 @@
 //! Records of version 2, which pools of format 5 have: `engram upgrade` reads them, and salvage.
+//! Pools of format 6 have records of today's version.
 //!
 //! They differ in the head alone, which has 40 bytes: the time of the last change stands in its
 //! last eight, in ns since 1970, and nothing is between it and the shape.
@@ -29,6 +30,11 @@ pub fn parse(row: &[u8]) -> Result<Record<'_>> {
     }
     let times = [u64_at(row, 24) as i64, u64_at(row, 32) as i64];
     Record::parse_sections(row, carried, times, &row[HEAD_BYTES..])
+}
+
+/// Reads a row of this version, or of today's, as pools of format 6 have it.
+pub fn parse_any(row: &[u8]) -> Result<Record<'_>> {
+    if row.first() == Some(&VERSION) { parse(row) } else { Record::parse(row) }
 }
 
 /// The row that today's engine has for one of version 2; any other row is as it was.

@@ -87,7 +87,7 @@ fn find_within(
     len: u64,
     ranges: &[Extent],
 ) -> Result<Option<(Extent, Extent)>> {
-    for align in [best_align(len), LINE] {
+    for align in [best_align(len), best_align(len).min(PAGE)] {
         for range in ranges {
             let mut cut = free_before(txn, range.offset + 1)?;
             let mut cursor = txn.seek(Table::ExtentsByOffset, &range.offset.to_be_bytes())?;

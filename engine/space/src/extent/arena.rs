@@ -199,6 +199,14 @@ impl Arena {
         Memory::new(&self.range, extent.offset, extent.len)
     }
 
+    /// Memory of several extents, or of zeros, mapped side by side: of each piece where it begins
+    /// in the arena, and its length, both of whole pages. All must have been reached, and the
+    /// caller must hold them.
+    pub fn stitched(&self, pieces: &[(Option<u64>, u64)]) -> Result<Memory> {
+        let range = Arc::new(self.range.stitched(pieces)?);
+        Ok(Memory::new(&range, 0, range.attached()))
+    }
+
     /// Lets go of the spans, unless somebody still holds memory in them.
     pub fn release(&self) {
         AddressRange::release(&self.range);

@@ -8,7 +8,8 @@
 //! 1. F is committed: it is, where its number is below that of the running transaction;
 //! 2. every live lease's age is IDLE or at least F: no look-up runs on a snapshot that still shows
 //!    the extent, and none is about to begin on one (PIN counts as zero);
-//! 3. no live lease pins the extent.
+//! 3. no live lease pins the extent, views the object that it was of, or, where that is gone, has
+//!    it open.
 //!
 //! The reader stores age = PIN, fences, begins, finds the row, stores its pin, and only then age =
 //! IDLE. The allocator fences, then reads each age, then the pins. If the reader's fence comes
@@ -19,9 +20,11 @@
 use std::collections::HashSet;
 
 use crate::extent::allocator::{checked, insert_free, parse_len};
+use crate::lease::{ObjectUse, Pin, UsedObject};
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
+use engram_base::id::Oid;
 use engram_catalog::{ReadTxn, Table, WriteTxn};
 use engram_records::extent::Extent;
 
@@ -32,6 +35,8 @@ pub struct Floor {
     pub age: u64,
     /// The offsets of every pinned extent.
     pub pins: HashSet<u64>,
+    /// The objects that are open or viewed, as leases list them.
+    pub objects: HashSet<UsedObject>,
 }
 
 /// What a floor says of a freed extent.
@@ -46,15 +51,53 @@ pub(crate) enum Fate {
 }
 
 impl Floor {
-    /// What is to become of the extent at `offset` that the committed transaction `freed_by` freed.
-    pub(crate) fn fate(&self, offset: u64, freed_by: u64) -> Fate {
-        if self.pins.contains(&offset) {
+    /// What is to become of the extent at `offset` that the committed transaction `freed_by` freed,
+    /// and that was of this.
+    pub(crate) fn fate(&self, offset: u64, of: FreedOf, freed_by: u64) -> Fate {
+        if self.pins.contains(&offset) || self.uses(of) {
             Fate::Viewed
         } else if freed_by > self.age {
             Fate::Waits
         } else {
             Fate::Free
         }
+    }
+}
+
+impl Floor {
+    /// Adds what a lease keeps.
+    pub(crate) fn keep(&mut self, pin: Pin) {
+        match pin {
+            Pin::Extent { offset, .. } => drop(self.pins.insert(offset)),
+            Pin::Object(word) => drop(self.objects.insert(word)),
+        }
+    }
+
+    /// Whether an extent that the committed transaction `freed_by` freed waits for this.
+    pub fn holds(&self, row: &Pending, freed_by: u64) -> bool {
+        self.fate(row.extent.offset, row.of, freed_by) != Fate::Free
+    }
+
+    /// Whether some process has an object open.
+    pub fn has_open(&self, oid: Oid) -> bool {
+        self.objects.contains(&UsedObject::of(oid, ObjectUse::Open))
+    }
+
+    /// Whether some process uses what an extent was of, so that it may look at the extent.
+    fn uses(&self, of: FreedOf) -> bool {
+        let viewed = |oid| self.objects.contains(&UsedObject::of(oid, ObjectUse::View));
+        !self.objects.is_empty()
+            && match of {
+                FreedOf::Nothing => false,
+                FreedOf::Cut(oid) => viewed(oid),
+                FreedOf::Gone(oid) => viewed(oid) || self.has_open(oid),
+            }
+    }
+
+    /// Whether an object that a look-up could find until transaction `since` may be open, or come
+    /// to be.
+    pub fn may_open(&self, oid: Oid, since: u64) -> bool {
+        since > self.age || self.has_open(oid)
     }
 }
 
@@ -70,6 +113,8 @@ pub struct Reclaimed {
 }
 
 pub(super) const VACANT: u8 = 0;
+/// The length of a freed extent's row.
+const FREED_BYTES: usize = 17;
 const RESERVED: u8 = 1;
 const FREED: u8 = 2;
 
@@ -90,28 +135,69 @@ pub enum ExtentHolder {
     Txn(u64),
 }
 
-fn parse_pending(key: &[u8], value: &[u8]) -> Result<(ExtentHolder, Extent)> {
+/// An extent that is reserved or freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// By whom.
+    pub holder: ExtentHolder,
+    /// The extent.
+    pub extent: Extent,
+    /// What a freed one was of.
+    pub of: FreedOf,
+}
+
+/// What a freed extent was of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreedOf {
+    /// No object: it was reserved.
+    Nothing,
+    /// An object that is gone, or lies elsewhere.
+    Gone(Oid),
+    /// A file that is there still, and was cut.
+    Cut(Oid),
+}
+
+fn parse_pending(key: &[u8], value: &[u8]) -> Result<Pending> {
     let Ok(key) = <[u8; 17]>::try_from(key) else {
         fail!(Corrupt, "a key of `extents_pending` has {} bytes", key.len())
     };
     let by = u64::from_be_bytes(key[1..9].try_into().expect("eight bytes"));
     let offset = u64::from_be_bytes(key[9..].try_into().expect("eight bytes"));
-    let extent = checked(offset, parse_len(value)?)?;
+    let (len, of) = match key[0] {
+        FREED => parse_freed(value)?,
+        _ => (parse_len(value)?, FreedOf::Nothing),
+    };
+    let extent = checked(offset, len)?;
     match key[0] {
-        RESERVED => Ok((ExtentHolder::Lease(by), extent)),
-        FREED => Ok((ExtentHolder::Txn(by), extent)),
+        RESERVED => Ok(Pending { holder: ExtentHolder::Lease(by), extent, of }),
+        FREED => Ok(Pending { holder: ExtentHolder::Txn(by), extent, of }),
         kind => fail!(Corrupt, "a row of `extents_pending` has the unknown kind {kind}"),
     }
 }
 
 /// Every extent that is reserved or freed, with its holder, for `verify` and the statistics.
-pub fn pending_rows(txn: &ReadTxn<'_>) -> Result<Vec<(ExtentHolder, Extent)>> {
+pub fn pending_rows(txn: &ReadTxn<'_>) -> Result<Vec<Pending>> {
     let mut found = Vec::new();
     let mut cursor = txn.seek(Table::ExtentsPending, &pending_key(RESERVED, 0, 0))?;
     while let Some((key, value)) = cursor.next()? {
         found.push(parse_pending(key, value)?);
     }
     Ok(found)
+}
+
+/// The length of a freed extent, and what it was of.
+fn parse_freed(value: &[u8]) -> Result<(u64, FreedOf)> {
+    let Ok(value) = <[u8; FREED_BYTES]>::try_from(value) else {
+        fail!(Corrupt, "a freed extent's row has {} bytes, not {FREED_BYTES}", value.len())
+    };
+    let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("8 bytes"));
+    let of = match (value[16], word(8)) {
+        (0, 0) => FreedOf::Nothing,
+        (1, oid) => FreedOf::Gone(oid),
+        (2, oid) => FreedOf::Cut(oid),
+        (how, oid) => fail!(Corrupt, "a freed extent was of {oid:#x} in the way {how}"),
+    };
+    Ok((word(0), of))
 }
 
 /// The row that keeps a reservation.
@@ -132,16 +218,24 @@ pub fn end_reservation(txn: &mut WriteTxn<'_>, lease: u64, extent: Extent) -> Re
 }
 
 /// The row of an extent that this transaction frees.
-pub fn freed_row(txn: &mut WriteTxn<'_>, extent: Extent) -> Result<()> {
+pub fn freed_row(txn: &mut WriteTxn<'_>, extent: Extent, of: FreedOf) -> Result<()> {
     let key = pending_key(FREED, txn.id(), extent.offset);
-    txn.put(Table::ExtentsPending, &key, &extent.len.to_le_bytes())
+    let (how, oid) = match of {
+        FreedOf::Nothing => (0, 0),
+        FreedOf::Gone(oid) => (1, oid),
+        FreedOf::Cut(oid) => (2, oid),
+    };
+    let mut row = [how; FREED_BYTES];
+    row[..8].copy_from_slice(&extent.len.to_le_bytes());
+    row[8..16].copy_from_slice(&oid.to_le_bytes());
+    txn.put(Table::ExtentsPending, &key, &row)
 }
 
 /// Whether `lease` has anything reserved.
 pub fn has_reserved(txn: &ReadTxn<'_>, lease: u64) -> Result<bool> {
     let first = txn.seek(Table::ExtentsPending, &pending_key(RESERVED, lease, 0))?.next()?;
-    let holder = first.map(|(key, value)| parse_pending(key, value)).transpose()?;
-    Ok(matches!(holder, Some((ExtentHolder::Lease(by), _)) if by == lease))
+    let first = first.map(|(key, value)| parse_pending(key, value)).transpose()?;
+    Ok(first.is_some_and(|row| row.holder == ExtentHolder::Lease(lease)))
 }
 
 /// The leases that have reserved something.
@@ -151,7 +245,7 @@ pub fn reserving(txn: &ReadTxn<'_>) -> Result<Vec<u64>> {
     loop {
         let row = txn.seek(Table::ExtentsPending, &pending_key(RESERVED, from, 0))?.next()?;
         match row.map(|(key, value)| parse_pending(key, value)).transpose()? {
-            Some((ExtentHolder::Lease(lease), _)) => leases.push(lease),
+            Some(Pending { holder: ExtentHolder::Lease(lease), .. }) => leases.push(lease),
             _ => return Ok(leases),
         }
         match leases.last().and_then(|lease| lease.checked_add(1)) {
@@ -169,10 +263,10 @@ pub fn take_back(txn: &mut WriteTxn<'_>, lease: u64) -> Result<u64> {
         let from = pending_key(RESERVED, lease, 0);
         let row = txn.seek(Table::ExtentsPending, &from)?.next()?.map(|(k, v)| parse_pending(k, v));
         match row.transpose()? {
-            Some((ExtentHolder::Lease(by), extent)) if by == lease => {
+            Some(Pending { holder: ExtentHolder::Lease(by), extent, .. }) if by == lease => {
                 end_reservation(txn, lease, extent)?;
                 step!("dead.ended");
-                freed_row(txn, extent)?;
+                freed_row(txn, extent, FreedOf::Nothing)?;
                 bytes += extent.len;
             }
             _ => return Ok(bytes),
@@ -191,14 +285,15 @@ pub fn reclaim(
     let mut from = resume.unwrap_or_else(|| pending_key(FREED, 0, 0));
     for _ in 0..rows_max {
         let row = txn.seek(Table::ExtentsPending, &from)?.next()?.map(|(k, v)| parse_pending(k, v));
-        let Some((ExtentHolder::Txn(freed_by), extent)) = row.transpose()? else {
+        let Some(Pending { holder: ExtentHolder::Txn(freed_by), extent, of }) = row.transpose()?
+        else {
             return Ok(outcome);
         };
         let key = pending_key(FREED, freed_by, extent.offset);
         if freed_by >= txn.id() {
             return Ok(outcome);
         }
-        match floor.fate(extent.offset, freed_by) {
+        match floor.fate(extent.offset, of, freed_by) {
             Fate::Viewed => {}
             Fate::Waits => outcome.waiting += extent.len,
             Fate::Free => {

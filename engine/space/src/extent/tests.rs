@@ -8,9 +8,9 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::reclaim::Reclaimed;
 use super::{
-    ExtentHolder, Floor, Span, Wanted, allocate, check_size, covers, end_reservation, freed_row,
-    has_reserved, insert_free, parse_free, parse_size_key, pending_rows, reclaim, reserve_row,
-    reserving, take_back,
+    ExtentHolder, Floor, FreedOf, Span, Wanted, allocate, check_size, covers, end_reservation,
+    freed_row, has_reserved, insert_free, parse_free, parse_size_key, pending_rows, reclaim,
+    reserve_row, reserving, take_back,
 };
 use engram_base::error::{Error, Kind};
 use engram_catalog::testing::MemoryRows;
@@ -116,7 +116,7 @@ impl Model {
             reserve_row(txn, *lease, got).unwrap();
             self.0.push((got, State::Reserved(*lease)));
         } else {
-            let align = if within.is_some() { LINE } else { best_align(len).min(PAGE) };
+            let align = best_align(len).min(PAGE);
             assert!(!self.fits(len, align, range), "{len} bytes had a place");
         }
     }
@@ -127,7 +127,8 @@ impl Model {
         let pins = pinned.iter().filter(|_| !freed.is_empty());
         let pins: HashSet<u64> =
             pins.map(|one| self.0[freed[one.index(freed.len())]].0.offset).collect();
-        let floor = Floor { age: txn.id().saturating_sub(*behind), pins };
+        let age = txn.id().saturating_sub(*behind);
+        let floor = Floor { age, pins, ..Floor::default() };
         let (mut sum, mut resume) = ((0, 0), None);
         loop {
             let Reclaimed { bytes, waiting, resume: next } =
@@ -167,7 +168,7 @@ impl Model {
                 let used = self.of_state(|state| state == State::Used);
                 if !used.is_empty() {
                     let (extent, state) = &mut self.0[used[which.index(used.len())]];
-                    freed_row(txn, *extent).unwrap();
+                    freed_row(txn, *extent, FreedOf::Nothing).unwrap();
                     *state = State::Freed(txn.id());
                 }
             }
@@ -194,7 +195,8 @@ impl Model {
             State::Used => None,
         });
         let mut pending: Vec<_> = pending.collect();
-        let mut found = pending_rows(txn).unwrap();
+        let rows = pending_rows(txn).unwrap().into_iter();
+        let mut found: Vec<_> = rows.map(|row| (row.holder, row.extent)).collect();
         let by_place = |one: &(ExtentHolder, Extent)| one.1;
         pending.sort_by_key(by_place);
         found.sort_by_key(by_place);
@@ -268,7 +270,7 @@ fn what_a_look_up_may_still_see_or_a_view_holds_is_not_given_away() {
     let wanted = Wanted { len: ARENA, warm: &[], within: None };
     let taken = change(&catalog, |txn| allocate(txn, &wanted).unwrap().unwrap());
     let freed_by = change(&catalog, |txn| {
-        freed_row(txn, taken).unwrap();
+        freed_row(txn, taken, FreedOf::Nothing).unwrap();
         let floor = Floor { age: u64::MAX, ..Floor::default() };
         assert_eq!(reclaim(txn, &floor, None, 9).unwrap().bytes, 0, "it is not committed");
         txn.id()
@@ -279,7 +281,8 @@ fn what_a_look_up_may_still_see_or_a_view_holds_is_not_given_away() {
         (u64::MAX, vec![taken.offset], 0, 0),
         (freed_by, vec![taken.offset + LINE], ARENA, 0),
     ] {
-        let floor = Floor { age, pins: pins.into_iter().collect() };
+        let pins = pins.into_iter().collect();
+        let floor = Floor { age, pins, ..Floor::default() };
         let done = change(&catalog, |txn| reclaim(txn, &floor, None, 9).unwrap());
         assert_eq!((done.bytes, done.waiting), (bytes, waiting), "{floor:?}");
     }
@@ -310,7 +313,7 @@ fn space_that_is_warm_is_taken_first_and_large_extents_are_aligned() {
 fn what_has_no_place_at_its_best_alignment_is_put_where_it_fits() {
     let (_dir, catalog) = catalog();
     let huge = Extent { offset: PAGE, len: HUGE };
-    let odd = Extent { offset: HUGE + PAGE + 3 * LINE, len: 16 * PAGE };
+    let odd = Extent { offset: 2 * HUGE + 3 * PAGE, len: HUGE };
     change(&catalog, |txn| {
         insert_free(txn, huge).unwrap();
         insert_free(txn, odd).unwrap();

@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use super::words::{LEASE_BYTES, LeaseHead, Ordering, Words};
+use crate::extent::Floor;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
@@ -104,9 +105,9 @@ impl LeaseFile {
         self.words.age()
     }
 
-    /// The offsets that are pinned.
-    pub fn pinned(&self) -> impl Iterator<Item = u64> + '_ {
-        self.words.pinned().map(|(offset, _)| offset)
+    /// Notes what the lease keeps, extents and objects.
+    pub fn note_pins(&self, floor: &mut Floor) {
+        self.words.pinned().for_each(|pin| floor.keep(pin));
     }
 
     /// The user that the file belongs to.

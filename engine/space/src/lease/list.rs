@@ -3,7 +3,7 @@
 //! A list is read anew whenever the epoch has moved; why a lease that comes after that cannot
 //! matter stands above `lease`. Where a lease is read, its age comes first, then its pins.
 
-use super::words::{Ordering, PINS_MAX, Words, fence, pinned};
+use super::words::{AtomicU64, Ordering, PINS_MAX, Pin, UsedObject, Words, fence, pinned};
 use super::{IDLE, LeaseFile};
 use crate::extent::Floor;
 use engram_base::error::Result;
@@ -86,6 +86,32 @@ impl<P: PeerLease> LeaseList<P> {
         floor
     }
 
+    /// Whether a live process, this one among them, has an object open; or may come to, where
+    /// `looks` count: one that looks may have found it. The caller holds the writer lock.
+    pub fn may_open<'a>(
+        &mut self,
+        epoch: impl Fn() -> u64,
+        list: impl Fn(&mut Vec<P>) -> Result<Vec<P>>,
+        own: &(impl Iterator<Item = &'a LeaseFile> + Clone),
+        word: UsedObject,
+        looks: bool,
+    ) -> Result<bool> {
+        loop {
+            let before = epoch();
+            self.refresh(before, &list)?;
+            fence(Ordering::SeqCst);
+            let opens = |words: &Words| opens(words, word) || (looks && words.age() != IDLE);
+            let own_opens = own.clone().any(|file| opens(file.words()));
+            let mut others = self.leases.iter().filter(|lease| opens(lease.words()));
+            if own_opens || others.any(PeerLease::is_alive) {
+                return Ok(true);
+            }
+            if epoch() == before {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Whether another live process may be writing to the extent at `offset`. The caller holds the
     /// writer lock: a process that becomes a writer looks at the record under it, after pinning. A
     /// fork moves pins, as above.
@@ -117,7 +143,7 @@ fn is_quiet(words: &Words) -> bool {
 /// Reads one lease: the age (acquire), then the pins.
 fn add(floor: &mut Floor, words: &Words) {
     floor.age = floor.age.min(words.age());
-    floor.pins.extend(words.pinned().map(|(offset, _)| offset));
+    words.pinned().for_each(|pin| floor.keep(pin));
 }
 
 /// Whether a lease pins this extent for writing, or may: one whose list is full keeps an age for
@@ -127,7 +153,13 @@ fn writes(words: &Words, offset: u64) -> bool {
     if used == PINS_MAX && words.age() != IDLE {
         return true;
     }
-    words.pins()[..used]
-        .iter()
-        .any(|pin| pinned(pin.load(Ordering::Acquire)) == Some((offset, true)))
+    words.pins()[..used].iter().any(|pin| {
+        pinned(pin.load(Ordering::Acquire)) == Some(Pin::Extent { offset, writing: true })
+    })
+}
+
+/// Whether a lease has an object open.
+fn opens(words: &Words, word: UsedObject) -> bool {
+    let opened = |pin: &AtomicU64| pin.load(Ordering::Acquire) == word.word();
+    words.pins()[..words.used()].iter().any(opened)
 }

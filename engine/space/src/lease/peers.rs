@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::extent::Floor;
 use crate::lease::list::{LeaseList, PeerLease};
-use crate::lease::words::{ASKED, Ordering, Words};
+use crate::lease::words::{ASKED, ObjectUse, Ordering, UsedObject, Words};
 use crate::lease::{CALLED_IN, IDLE, LeaseFile, LeaseStatus, Owner};
 use engram_base::error::{Error, Kind, Result};
+use engram_base::id::Oid;
 
 struct Peer {
     id: u64,
@@ -64,6 +65,21 @@ impl Peers {
         own: &(impl Iterator<Item = &'a LeaseFile> + Clone),
     ) -> Result<Floor> {
         self.list.floor(epoch, |known| listed(dir, own_id, known), own)
+    }
+
+    /// Whether a live process has an object open; or may come to, where `looks` count: one that
+    /// looks may have found it. The caller holds the writer lock.
+    pub fn may_open<'a>(
+        &mut self,
+        dir: &Path,
+        epoch: impl Fn() -> u64,
+        own_id: u64,
+        own: &(impl Iterator<Item = &'a LeaseFile> + Clone),
+        oid: Oid,
+        looks: bool,
+    ) -> Result<bool> {
+        let list = |known: &mut Vec<Peer>| listed(dir, own_id, known);
+        self.list.may_open(epoch, list, own, UsedObject::of(oid, ObjectUse::Open), looks)
     }
 
     /// Whether another live process may be writing to the extent at `offset`. The caller holds the

@@ -14,7 +14,7 @@
 //! | 192 | 8 | page of the catalog from which on to ask for its snapshots; all ones: it has none |
 //! | 200 | 4 | 1 once a writer has asked, until the owner has looked; 2: it has no room at all |
 //! | 1024 | 16 x 192 | locks: an id, and a mode (1 reads, 2 writes, 0 none); for messages only |
-//! | 4096 | 8 x 8192 | pins: offsets plus one, and two more of what may be written; or zero |
+//! | 4096 | 8 x 8192 | pins: offsets plus one, and two more of what may be written; ids of objects that are open, times four, and two more of those that are viewed; or zero |
 //!
 //! The words are std's atomics, at their places in the mapped file. In a model (`--cfg loom`) they
 //! are loom's, which have no place, so that a lease is memory of the process there, with room for
@@ -36,6 +36,7 @@ pub(crate) use loom::sync::{
 use std::fs::File;
 
 use engram_base::error::Result;
+use engram_base::id::Oid;
 #[cfg(not(loom))]
 use engram_media::map::MappedFile;
 
@@ -59,10 +60,51 @@ pub(crate) fn pin_word(offset: u64, writing: bool) -> u64 {
     offset + 1 + if writing { WRITING } else { 0 }
 }
 
-/// The offset that a slot pins, and whether its owner may write there; `None` for a free slot.
-pub(crate) fn pinned(word: u64) -> Option<(u64, bool)> {
-    let pin = word.checked_sub(1)?;
-    Some((pin & !WRITING, pin & WRITING != 0))
+/// How a process uses a whole object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectUse {
+    /// It has it open: it may not go.
+    Open,
+    /// It views its memory: neither that nor any part of it may go.
+    View,
+}
+
+/// An object that is used, as a slot says it: its id without the upper two bits, so that ids that
+/// differ in nothing else are one. That keeps too much at worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UsedObject(u64);
+
+impl UsedObject {
+    /// What a slot says of this object.
+    pub(crate) fn of(oid: Oid, how: ObjectUse) -> Self {
+        UsedObject(oid << 2 | if how == ObjectUse::View { 2 } else { 0 })
+    }
+
+    /// As it stands in a slot.
+    pub(crate) fn word(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a slot keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pin {
+    /// The extent at this offset, which the owner may write to or not.
+    Extent { offset: u64, writing: bool },
+    /// An object, with all its extents.
+    Object(UsedObject),
+}
+
+/// What a slot keeps; `None` for a free one.
+pub(crate) fn pinned(word: u64) -> Option<Pin> {
+    match word {
+        0 => None,
+        word if word & 1 == 0 => Some(Pin::Object(UsedObject(word))),
+        word => {
+            let pin = word - 1;
+            Some(Pin::Extent { offset: pin & !WRITING, writing: pin & WRITING != 0 })
+        }
+    }
 }
 
 /// The first page of a lease file.
@@ -201,8 +243,8 @@ impl Words {
         self.head().pins_used.load(Ordering::Acquire).min(PINS_MAX as u64) as usize
     }
 
-    /// Every pin: its offset, and whether the owner may write there.
-    pub fn pinned(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+    /// Every pin.
+    pub fn pinned(&self) -> impl Iterator<Item = Pin> + '_ {
         self.pins()[..self.used()].iter().filter_map(|pin| pinned(pin.load(Ordering::Acquire)))
     }
 }

@@ -44,6 +44,7 @@ pub fn perform(realm: &Realm, op: &Op) -> Result<()> {
                 dims: None,
                 attrs: named(attrs),
                 origin: Vec::new(),
+                properties: Vec::new(),
                 layout: engram::Layout::default(),
             };
             let over = Placement { overwrite: true, index: Some(*index), ..Placement::default() };

@@ -33,7 +33,7 @@ use super::left_out::{LeavingOut, LeftOut, is_damage, shown};
 use super::spans::{NewSpans, lay_out};
 use super::{
     MOVES, MovedValue, check_places, finish_catalog, id_of, rewrite_rows, rewrite_space,
-    sync_folders, values,
+    settled_head, sync_folders, values,
 };
 use crate::verify::check_pages;
 use engram_base::checksum;
@@ -521,6 +521,11 @@ fn copy_values(
     let mut changed = Vec::new();
     for value in values {
         let memory = inside.arena().memory(value.from);
+        if let Some(most) = value.head {
+            let head = settled_head(&memory.read(value.nbytes as usize), most)?;
+            to.write_at(&head, value.to)?;
+            continue;
+        }
         let mut running = RunningChecksum::new();
         let mut done = 0;
         while done < value.nbytes {

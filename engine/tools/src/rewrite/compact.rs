@@ -17,7 +17,7 @@
 //! A reader of another process would see two catalogs, whose transactions count anew: that is why
 //! nobody may have the realm open, this process neither.
 
-use engram_realm::{dead, vacant};
+use engram_realm::{dead, files, vacant};
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -155,6 +155,7 @@ fn compact_realm(setup: &Setup, report: &mut CompactReport) -> Result<()> {
     let core = process::core_of(setup.clone(), Purpose::Use)?;
     let taken = core.enter().and_then(|inside| {
         dead::take_back_dead(&core, &inside)?;
+        files::sweep_all_orphans(&core, &inside)?;
         // On a full filesystem the new catalog has room then.
         vacant::vacate_if_full(&core, &inside);
         Ok(())
@@ -330,7 +331,8 @@ mod tests {
 
     fn value(offset: u64, len: u64) -> MovedValue {
         let from = Extent { offset, len };
-        MovedValue { table: Table::Objects, key: vec![1], from, nbytes: len, word: 0, to: 0 }
+        let (table, key) = (Table::Objects, vec![1]);
+        MovedValue { table, key, from, nbytes: len, word: 0, to: 0, head: None }
     }
 
     #[test]

@@ -101,6 +101,7 @@ mod tests {
             from: Extent { offset: number as u64 * 64 * HUGE, len: *len },
             nbytes: *len,
             word: 0,
+            head: None,
             to: 0,
         };
         lens.iter().enumerate().map(value).collect()

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
+use super::files::Files;
 use super::values::Sum;
 use super::{PULSE_ROWS, Walk};
 use engram_base::error::Result;
 use engram_base::fail;
+use engram_base::id::id_of_key;
 use engram_catalog::{ReadTxn, Table};
 use engram_ops::chunk_rows::{parse, split_key};
 use engram_records::chunked::codec::{CHECK, checked};
@@ -18,6 +20,7 @@ impl Walk<'_> {
     pub(super) fn chunks(
         &mut self,
         txn: &ReadTxn<'_>,
+        files: &mut Files,
         extents: &mut Vec<(Extent, String)>,
         sums: &mut Vec<Sum>,
     ) -> Result<()> {
@@ -32,6 +35,17 @@ impl Walk<'_> {
                 (self.pulse)();
             }
             seen += 1;
+            if let Ok(oid) = id_of_key(key.get(..8).unwrap_or_default())
+                && let Some(segment) = files.segment(oid, key, row)
+            {
+                match segment {
+                    Ok((at, extent)) => {
+                        extents.push((extent, format!("segment at {at} of file {oid:#x}")));
+                    }
+                    Err(error) => self.problem(error),
+                }
+                continue;
+            }
             if let Err(error) = self.chunk(&grids, key, row, extents, sums) {
                 self.problem(error);
             }

@@ -24,6 +24,8 @@ use engram_base::error::{Error, Result};
 use engram_base::fail;
 use engram_catalog::Table;
 
+/// Tables that pools of format 6 and before do not have.
+const LATER: [Table; 3] = [Table::Links, Table::Orphans, Table::GroupTimes];
 /// LMDB's cursors go no deeper.
 const TREE_DEPTH_MAX: u16 = 32;
 /// A tree without pages has this root.
@@ -361,9 +363,11 @@ impl PageWalk<'_, '_> {
             heads.push((key.to_vec(), value.to_vec()));
         });
         let mut missing: Vec<Table> = Table::ALL.to_vec();
-        // An earlier index may lie in other tables: it is made anew.
+        // An earlier index may lie in other tables: it is made anew. And some tables are new.
         let earlier = self.pages.may_be_earlier;
-        missing.retain(|table| !(earlier && table.name().starts_with("index_")));
+        let may_be_missing =
+            |table: &Table| table.name().starts_with("index_") || LATER.contains(table);
+        missing.retain(|table| !(earlier && may_be_missing(table)));
         for (name, value) in heads {
             match (self.table_called(&name), TreeHead::parse(&value, 0)) {
                 (Some(of), Some(tree)) if value.len() == TREE_BYTES => {

@@ -10,7 +10,7 @@ use engram_catalog::{ReadTxn, Table};
 use engram_realm::{Core, USED, read_limit};
 use engram_records::extent::{Extent, HUGE, SIZE_MAX};
 use engram_space::extent::{
-    ExtentHolder, Span, parse_free, parse_size_key, pending_rows, vacant_rows,
+    ExtentHolder, Pending, Span, parse_free, parse_size_key, pending_rows, vacant_rows,
 };
 
 /// The ids of all leases that there are.
@@ -54,7 +54,7 @@ impl Walk<'_> {
         }
         self.report.extents += in_use.len() as u64;
         let pending = pending_rows(txn)?;
-        let pending_bytes = total(pending.iter().map(|(_, extent)| extent));
+        let pending_bytes = total(pending.iter().map(|row| &row.extent));
         self.report.orphaned += self.orphaned(&pending)?;
         let free = self.free(txn)?;
         let vacant = vacant_rows(txn)?;
@@ -62,7 +62,7 @@ impl Walk<'_> {
         self.vacant(&vacant, &spans);
         let all = in_use
             .into_iter()
-            .chain(pending.into_iter().map(|(holder, extent)| (extent, format!("{holder:?}"))))
+            .chain(pending.into_iter().map(|row| (row.extent, format!("{:?}", row.holder))))
             .chain(free.into_iter().map(|extent| (extent, "free".to_owned())))
             .chain(vacant.into_iter().map(|extent| (extent, "vacant".to_owned())));
         for problem in overlaps(all.collect(), arena) {
@@ -84,14 +84,14 @@ impl Walk<'_> {
     /// The bytes that are reserved by a lease that there neither was before nor is by now. That is
     /// no damage: a lease is never synced, so a loss of power may take it away and leave what it
     /// had reserved.
-    fn orphaned(&self, pending: &[(ExtentHolder, Extent)]) -> Result<u64> {
+    fn orphaned(&self, pending: &[Pending]) -> Result<u64> {
         let now = lease_ids(self.core)?;
         let is_orphaned = |holder: &ExtentHolder| match holder {
             ExtentHolder::Lease(lease) => !self.leases.contains(lease) && !now.contains(lease),
             ExtentHolder::Txn(_) => false,
         };
-        let orphaned = pending.iter().filter(|(holder, _)| is_orphaned(holder));
-        Ok(total(orphaned.map(|(_, extent)| extent)))
+        let orphaned = pending.iter().filter(|row| is_orphaned(&row.holder));
+        Ok(total(orphaned.map(|row| &row.extent)))
     }
 
     /// Vacant extents are parts of files, one each.

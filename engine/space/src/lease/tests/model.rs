@@ -44,7 +44,7 @@ use loom::thread;
 use super::super::list::{LeaseList, PeerLease};
 use super::super::words::{AtomicU64, Mutex, Ordering, PINS_MAX, Words};
 use super::super::{Hold, Lease, LeaseFile};
-use crate::extent::reclaim::Fate;
+use crate::extent::reclaim::{Fate, FreedOf};
 
 /// How often threads are interrupted in one run, at most.
 const PREEMPTIONS: usize = 4;
@@ -245,7 +245,7 @@ impl Allocator {
             let own = own.into_iter().map(Lease::file);
             let floor = self.others.floor(|| realm.epoch(), |_| Ok(realm.listed()), &own).unwrap();
             freed.retain(|&(object, by)| {
-                let free = floor.fate(offset(object), by) == Fate::Free;
+                let free = floor.fate(offset(object), FreedOf::Nothing, by) == Fate::Free;
                 if free {
                     realm.write(object);
                 }

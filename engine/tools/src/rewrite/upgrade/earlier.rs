@@ -201,13 +201,22 @@ impl EarlierRealm {
         let pages = self.rows(|table, key, row| {
             match table {
                 Table::Objects | Table::Groups | Table::Chunks => {
-                    let record = version2::parse(row)
+                    let record = version2::parse_any(row)
                         .map_err(|error| error.context(format!("`{}` {key:02x?}", table.name())))?;
                     sum = sum.wrapping_add(digest(table, key, &record));
                     if let Stored::Contiguous { extent, nbytes, checksum } = record.stored {
                         let (key, to) = (key.to_vec(), extent.offset);
                         let word = checksum;
-                        values.push(MovedValue { table, key, from: extent, nbytes, word, to });
+                        let head = None;
+                        values.push(MovedValue {
+                            table,
+                            key,
+                            from: extent,
+                            nbytes,
+                            word,
+                            to,
+                            head,
+                        });
                     }
                     unindexed +=
                         u64::from(table == Table::Objects && record.index == IndexMode::None);

@@ -104,7 +104,7 @@ fn fill(found: &FoundRealm<'_>, catalog: &Catalog) -> Result<()> {
     let mut filling = Filling::new(catalog);
     found.realm.rows(|table, key, row| match table {
         Table::Objects | Table::Groups | Table::Chunks => {
-            let record = version2::parse(row)?;
+            let record = version2::parse_any(row)?;
             let stored = match record.stored {
                 Stored::Contiguous { mut extent, nbytes, checksum } => {
                     extent.offset = places.get(&(table, key)).copied().unwrap_or(extent.offset);

@@ -1,10 +1,10 @@
-"""Makes `kept_format5.pack`: pools of format 5, with all that can be in one.
+"""Makes `kept_format<n>.pack`: pools of the engine's own format, with all that can be in one.
 
-It is kept as the record of how they were made. Only the engine of commit b6ee49d, or an earlier one
-that writes format 5, can make them again, as root, with the packages of `bench/requirements.txt`
-beside it:
+The packs of earlier formats are kept: only the engine of that time can make them again (format 5:
+commit b6ee49d and before; format 6: commit 3959f181 and before), as root, with the packages of
+`bench/requirements.txt` beside it:
 
-    PYTHONPATH=tests python tests/kept_format5.py
+    PYTHONPATH=tests python tests/kept_pools.py
 
 | pool | what it is for |
 |---|---|
@@ -27,6 +27,7 @@ import signal
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,6 @@ import kept
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMAT = 5
 TEXT = np.dtypes.StringDType()
 
 
@@ -286,7 +286,7 @@ def make_halfway(path: Path, wanted: Callable[[list[bytes], list[bytes]], bool])
             with engram.open(path) as pool:
                 pool.share("run")
             os._exit(0)
-        time.sleep(0.02 + 0.02 * chance.random())
+        time.sleep(0.04 * chance.random())
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         shared, private = path / "ns/default/shared", path / f"ns/default/private/{os.getuid()}"
@@ -306,7 +306,7 @@ def make_spread(folder: Path) -> None:
         pool.create_array("there", data=np.arange(5000.0), device=1, attrs={"n": 5})
         pool.create_array("mine", data=np.arange(2000.0), device=1, scope="private")
         pool["public"] = np.arange(1500.0)
-        pool.publish("public")
+        pool.publish("public", closed=True)
 
 
 def main() -> None:
@@ -322,6 +322,7 @@ def main() -> None:
     make_spread(folder)
     make_killed(disk / "durable", "system")
     os.system(f"cp -a {disk}/durable {folder}/durable")  # noqa: S605 - our own
+    form = tomllib.loads((folder / "whole/pool.toml").read_text())["format"]
     manifest: dict[str, Any] = {}
     copies = folder / "copies"
     copies.mkdir()
@@ -333,12 +334,14 @@ def main() -> None:
             os.system(f"cp -a {folder}/{name} {path}")  # noqa: S605 - our own
         assert engram.verify(path)
         with engram.open(path, mode="r" if spread else "r+") as pool:
-            manifest[name] = {"format": FORMAT, "uuid": pool.uuid, "told": kept.told(pool)}
+            manifest[name] = {"format": form, "uuid": pool.uuid, "told": kept.told(pool)}
     shutil.rmtree(copies)
     description = folder / "spread/pool.toml"
-    description.write_text(description.read_text().replace(str(folder), "@devices"))
+    # The line with the checksum would be that of another text.
+    lines = [line for line in description.read_text().splitlines(keepends=True) if line[0] != "#"]
+    description.write_text("".join(lines).replace(str(folder), "@devices"))
     (folder / "manifest.json").write_text(json.dumps(manifest, separators=(",", ":")))
-    sys.stdout.write(f"{kept.pack(folder, kept.FORMAT_5)} bytes\n")
+    sys.stdout.write(f"{kept.pack(folder, kept.packed(form))} bytes\n")
     shutil.rmtree(folder)
     shutil.rmtree(disk)
 

@@ -1,0 +1,1 @@
+"""Files of a pool beside files of tmpfs."""

@@ -1,0 +1,288 @@
+//! Files: names and bytes by `Fs`, beside system calls in folders, by turns. One folder is on the
+//! machine's own file system; others may be mounts, which have the kernel between besides.
+
+use std::fs::{self, File, OpenOptions};
+use std::hint::black_box;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use engram::{CreateOptions, Mode, Pool};
+use engram_fs::{Errno, Fs, Handle, Maker, OpenFlags, Options, ROOT};
+
+use crate::store::timed;
+use crate::{Result, json};
+
+const SMALL: usize = 4 << 10;
+const LARGE: usize = 128 << 10;
+const WITHIN: u64 = 1 << 20;
+const RECORD: usize = 100;
+const MAKER: Maker = Maker { uid: 0, gid: 0 };
+const BOTH: OpenFlags = OpenFlags { read: true, write: true, append: false, truncate: false };
+
+/// Who takes part: names made, looked at and taken away, and files opened.
+trait Contestant {
+    fn name(&self) -> String;
+    fn create(&self, name: &str) -> Result<()>;
+    fn stat(&self, name: &str) -> Result<()>;
+    fn open(&self, name: &str) -> Result<()>;
+    fn unlink(&self, name: &str) -> Result<()>;
+    /// A new file; what is written goes behind its end, if it is to `append`.
+    fn file(&self, name: &str, append: bool) -> Result<Box<dyn Bytes>>;
+}
+
+/// Bytes of an open file, or of memory.
+trait Bytes {
+    fn write(&mut self, at: u64, data: &[u8]) -> Result<()>;
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()>;
+}
+
+/// What a contestant does with a name.
+type OfName = fn(&dyn Contestant, &str) -> Result<()>;
+
+/// What is measured of names.
+const NAMES: [(&str, OfName); 4] = [
+    ("create", |who, name| who.create(name)),
+    ("stat", |who, name| who.stat(name)),
+    ("open", |who, name| who.open(name)),
+    ("unlink", |who, name| who.unlink(name)),
+];
+
+/// Seconds by what was done and by who did it, each in the order in which it came first.
+#[derive(Default)]
+struct Found(Vec<(&'static str, Rounds)>);
+
+/// Seconds of each round, by contestant.
+type Rounds = Vec<(String, Vec<f64>)>;
+
+impl Found {
+    fn add(&mut self, work: &'static str, who: &str, seconds: f64) {
+        let place = self.0.iter().position(|(name, _)| *name == work).unwrap_or_else(|| {
+            self.0.push((work, Vec::new()));
+            self.0.len() - 1
+        });
+        let rounds = &mut self.0[place].1;
+        match rounds.iter_mut().find(|(name, _)| name == who) {
+            Some((_, taken)) => taken.push(seconds),
+            None => rounds.push((who.to_owned(), vec![seconds])),
+        }
+    }
+
+    fn json(&self) -> String {
+        let parts = self.0.iter().map(|(work, rounds)| {
+            let named: Vec<(&str, &[f64])> =
+                rounds.iter().map(|(who, taken)| (who.as_str(), taken.as_slice())).collect();
+            format!("\"{work}\": {}", json(&named))
+        });
+        format!("{{{}}}", parts.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// Files, and small reads and writes, in a round.
+    pub count: u64,
+    /// The size of the file that is written and read in large pieces.
+    pub mib: u64,
+    /// Rounds after one to warm up.
+    pub rounds: u64,
+}
+
+/// Measures in `folder`, and in `others`, folders by name.
+pub fn measure(folder: &Path, plan: Plan, others: &[&str]) -> Result<String> {
+    let pool_path = folder.join("files.pool");
+    let size = (plan.mib << 20) * 2 + (256 << 20);
+    drop(Pool::create(&pool_path, &CreateOptions { size, ..Default::default() })?);
+    let pool = Pool::open(&pool_path, Mode::ReadWrite, false)?;
+    let fs = Fs::new(pool.namespace("default")?, Options::default()).map_err(text)?;
+    let mut all: Vec<Box<dyn Contestant>> = vec![Box::new(fs)];
+    for other in others {
+        let (name, folder) = other.split_once('=').ok_or("a folder is given as NAME=PATH")?;
+        all.push(Box::new(Calls { name: name.to_owned(), folder: PathBuf::from(folder) }));
+    }
+    let mut found = Found::default();
+    for round in 0..=plan.rounds {
+        let mut unused = Found::default();
+        let found = if round == 0 { &mut unused } else { &mut found };
+        names(found, plan.count, &all)?;
+        small(found, plan.count, &all)?;
+        large(found, plan.mib, &all)?;
+    }
+    drop((all, pool));
+    Pool::destroy(&pool_path)?;
+    Ok(found.json())
+}
+
+fn names(found: &mut Found, count: u64, all: &[Box<dyn Contestant>]) -> Result<()> {
+    let name = |number: u64| format!("file-{number:08}");
+    for (work, each) in NAMES {
+        for who in all {
+            let run = || (0..count).try_for_each(|number| each(who.as_ref(), &name(number)));
+            found.add(work, &who.name(), timed(count, run)?);
+        }
+    }
+    Ok(())
+}
+
+/// Small pieces within 1 MiB, and records behind the end.
+fn small(found: &mut Found, count: u64, all: &[Box<dyn Contestant>]) -> Result<()> {
+    let data = vec![7; WITHIN as usize];
+    let mut into = vec![0; SMALL];
+    let place = |turn: u64| turn.wrapping_mul(0x9e37_79b9) % (WITHIN / SMALL as u64) * SMALL as u64;
+    for who in all {
+        let mut file = who.file("bytes", false)?;
+        file.write(0, &data)?;
+        let write = || (0..count).try_for_each(|turn| file.write(place(turn), &data[..SMALL]));
+        found.add("write 4 KiB", &who.name(), timed(count, write)?);
+        let read = || (0..count).try_for_each(|turn| file.read(place(turn), &mut into));
+        found.add("read 4 KiB", &who.name(), timed(count, read)?);
+        drop(file);
+        who.unlink("bytes")?;
+        let mut log = who.file("log", true)?;
+        let append = || (0..count).try_for_each(|_| log.write(0, &data[..RECORD]));
+        found.add("append 100 B", &who.name(), timed(count, append)?);
+        drop(log);
+        who.unlink("log")?;
+    }
+    black_box(into);
+    Ok(())
+}
+
+/// Large pieces of a large file, whose space was touched before; plain memory takes part.
+fn large(found: &mut Found, mib: u64, all: &[Box<dyn Contestant>]) -> Result<()> {
+    let data = vec![7; LARGE];
+    let mut into = vec![0; LARGE];
+    let (places, size) = ((mib << 20) / LARGE as u64, (mib << 20) as usize);
+    let mut one = |name: &str, file: &mut dyn Bytes| -> Result<()> {
+        let mut write =
+            || (0..places).try_for_each(|at| file.write(at * LARGE as u64, black_box(&data)));
+        write()?;
+        found.add("write 128 KiB", name, timed(places, write)?);
+        let read = || (0..places).try_for_each(|at| file.read(at * LARGE as u64, &mut into));
+        found.add("read 128 KiB", name, timed(places, read)?);
+        black_box(&into);
+        Ok(())
+    };
+    for who in all {
+        one(&who.name(), who.file("large", false)?.as_mut())?;
+        who.unlink("large")?;
+    }
+    one("memcpy", &mut vec![1_u8; size])
+}
+
+fn text(error: Errno) -> String {
+    error.message
+}
+
+impl Contestant for Fs {
+    fn name(&self) -> String {
+        "engram".to_owned()
+    }
+
+    fn create(&self, name: &str) -> Result<()> {
+        Ok(self.create(ROOT, name.as_bytes(), 0o644, BOTH, MAKER).map(drop).map_err(text)?)
+    }
+
+    fn stat(&self, name: &str) -> Result<()> {
+        black_box(self.lookup(ROOT, name.as_bytes()).map_err(text)?);
+        Ok(())
+    }
+
+    fn open(&self, name: &str) -> Result<()> {
+        let stat = self.lookup(ROOT, name.as_bytes()).map_err(text)?;
+        Ok(self.open(stat.ino, BOTH).map(drop).map_err(text)?)
+    }
+
+    fn unlink(&self, name: &str) -> Result<()> {
+        Ok(self.unlink(ROOT, name.as_bytes()).map_err(text)?)
+    }
+
+    fn file(&self, name: &str, append: bool) -> Result<Box<dyn Bytes>> {
+        let flags = OpenFlags { append, ..BOTH };
+        Ok(Box::new(self.create(ROOT, name.as_bytes(), 0o644, flags, MAKER).map_err(text)?.1))
+    }
+}
+
+impl Bytes for Handle {
+    fn write(&mut self, at: u64, data: &[u8]) -> Result<()> {
+        Ok(Handle::write(self, at, data).map(drop).map_err(text)?)
+    }
+
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
+        Ok(Handle::read(self, at, into).map(drop).map_err(text)?)
+    }
+}
+
+/// System calls in a folder.
+struct Calls {
+    name: String,
+    folder: PathBuf,
+}
+
+impl Contestant for Calls {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn create(&self, name: &str) -> Result<()> {
+        Ok(File::create_new(self.folder.join(name)).map(drop)?)
+    }
+
+    fn stat(&self, name: &str) -> Result<()> {
+        black_box(fs::metadata(self.folder.join(name))?.len());
+        Ok(())
+    }
+
+    fn open(&self, name: &str) -> Result<()> {
+        let path = self.folder.join(name);
+        Ok(OpenOptions::new().read(true).write(true).open(path).map(drop)?)
+    }
+
+    fn unlink(&self, name: &str) -> Result<()> {
+        Ok(fs::remove_file(self.folder.join(name))?)
+    }
+
+    fn file(&self, name: &str, append: bool) -> Result<Box<dyn Bytes>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).append(append);
+        let file = options.open(self.folder.join(name))?;
+        Ok(if append { Box::new(Appended(file)) } else { Box::new(file) })
+    }
+}
+
+impl Bytes for File {
+    fn write(&mut self, at: u64, data: &[u8]) -> Result<()> {
+        Ok(self.write_all_at(data, at)?)
+    }
+
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
+        Ok(self.read_exact_at(into, at)?)
+    }
+}
+
+/// A file that grows at its end.
+struct Appended(File);
+
+impl Bytes for Appended {
+    fn write(&mut self, _: u64, data: &[u8]) -> Result<()> {
+        Ok(self.0.write_all(data)?)
+    }
+
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
+        Ok(self.0.read_exact_at(into, at)?)
+    }
+}
+
+/// Memory: what copying alone takes.
+impl Bytes for Vec<u8> {
+    fn write(&mut self, at: u64, data: &[u8]) -> Result<()> {
+        self[at as usize..][..data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
+        into.copy_from_slice(&self[at as usize..][..into.len()]);
+        Ok(())
+    }
+}

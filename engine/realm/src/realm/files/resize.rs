@@ -1,0 +1,169 @@
+//! Other sizes: cutting, extending by a hole, space before bytes, holes made.
+
+use std::sync::atomic::Ordering;
+
+use super::map::{FileMap, Known};
+use super::segments::{self, NewSegment};
+use super::write::end_of;
+use super::{OpenFile, now, pages, tail};
+use crate::realm::write;
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_base::faults::step;
+use engram_catalog::Headroom;
+use engram_records::extent::PAGE;
+
+impl OpenFile {
+    /// See [`super::File::set_size`].
+    pub(super) fn set_size(&self, size: u64) -> Result<()> {
+        end_of(0, size)?;
+        loop {
+            let Some(map) = self.map()? else {
+                if self.resize_record(size)? {
+                    return Ok(());
+                }
+                continue;
+            };
+            let _tail = tail::take(self, &map.head)?;
+            let Some(map) = self.map()? else { continue };
+            let before = map.head.size();
+            if size > before {
+                // Zeros up to there, where there are segments; the rest is a hole.
+                map.zero(&self.core, before, size);
+                self.note(&map, before, size)?;
+                if size > map.end() {
+                    self.say_size(size)?;
+                }
+                step!("file.zeroed");
+                map.head.set_size(size);
+                return Ok(());
+            }
+            map.head.set_size(size);
+            step!("file.shortened");
+            self.note(&map, size, size)?;
+            let kept = size.next_multiple_of(PAGE);
+            if map.end() > kept {
+                segments::cut(self, &map, kept, u64::MAX, size)?;
+                self.map()?;
+            } else if size < before {
+                // A copy takes the record's word where a head says more than there is.
+                self.say_size(size)?;
+            }
+            return Ok(());
+        }
+    }
+
+    /// Notes that the size, or bytes of a range, have changed.
+    fn note(&self, map: &FileMap, from: u64, to: u64) -> Result<()> {
+        map.head.touch(now()?);
+        if self.core.setup.durable {
+            map.head.note_dirty(from, to);
+        }
+        self.wrote.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Tells the record how long the file is.
+    fn say_size(&self, size: u64) -> Result<()> {
+        let inside = self.core.enter()?;
+        let stamp = write::stamp(&self.core)?;
+        self.core.commit(&inside, Headroom::Relief, |rows| {
+            segments::set_nbytes(rows, self.oid, size, stamp)
+        })?;
+        crate::realm::after_commit(&self.core, &inside);
+        Ok(())
+    }
+
+    /// See [`super::File::allocate`].
+    pub(super) fn allocate(&self, offset: u64, len: u64, keep: bool) -> Result<()> {
+        let end = end_of(offset, len)?;
+        if len == 0 {
+            fail!(Argument, "space of 0 bytes cannot be allocated");
+        }
+        loop {
+            let Some(map) = self.map()? else {
+                if self.allocate_record(end, keep)? {
+                    return Ok(());
+                }
+                continue;
+            };
+            let _tail = tail::take(self, &map.head)?;
+            loop {
+                let Some(map) = self.map()? else { break };
+                let (first, last) = pages(offset, end);
+                let size = map.head.size();
+                if let Some((from, to)) = map.hole(first, last) {
+                    let new = NewSegment::reserve(&self.core, from, to - from, PAGE)?;
+                    new.claim.memory().zero(new.reserved.extent.len);
+                    self.flush_new(&new)?;
+                    self.wrote.store(true, Ordering::Relaxed);
+                    self.take_map(segments::add(self, &map, &new)?);
+                    continue;
+                }
+                if !keep && end > size {
+                    map.zero(&self.core, size, end);
+                    self.note(&map, size, end)?;
+                    map.head.set_size(end);
+                }
+                return Ok(());
+            }
+        }
+    }
+
+    /// See [`super::File::punch`].
+    pub(super) fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        let end = end_of(offset, len)?;
+        if len == 0 {
+            fail!(Argument, "a hole has at least one byte");
+        }
+        if self.fixed {
+            return Err(self.keeps_size());
+        }
+        loop {
+            let Some(map) = self.map()? else {
+                if self.punch_record(offset, end)? {
+                    return Ok(());
+                }
+                continue;
+            };
+            let _tail = tail::take(self, &map.head)?;
+            let Some(map) = self.map()? else { continue };
+            let size = map.head.size();
+            // Whole pages go; of the others the bytes are zeroed.
+            let (first, last) = (offset.next_multiple_of(PAGE), end - end % PAGE);
+            if first >= last {
+                map.zero(&self.core, offset, end.min(size.max(offset)));
+                return self.note(&map, offset, end);
+            }
+            map.zero(&self.core, offset, first);
+            map.zero(&self.core, last, end);
+            self.note(&map, offset, end)?;
+            segments::cut(self, &map, first, last, size)?;
+            return self.map().map(drop);
+        }
+    }
+}
+
+/// What the last of a process does that closes a file which it has changed. It waits for nobody: if
+/// others extend the file, they settle it in their turn.
+pub(super) fn settle(open: &OpenFile) -> Result<()> {
+    if open.core.gate.is_shut() || !open.core.gate.is_up() {
+        return Ok(());
+    }
+    let Known::Map(map) = open.known()? else { return Ok(()) };
+    let Some(_tail) = tail::try_take(open, &map.head)? else { return Ok(()) };
+    let Some(map) = open.map()? else { return Ok(()) };
+    let size = map.head.size();
+    let kept = size.next_multiple_of(PAGE);
+    let inside = open.core.enter()?;
+    if map.end() > kept && !open.others_have_it(&inside)? {
+        drop(inside);
+        segments::cut(open, &map, kept, u64::MAX, size)?;
+        return open.map().map(drop);
+    }
+    let said = super::with_record(&mut inside.read()?.rows(), open.oid, |record, _| {
+        Ok(record.stored.nbytes())
+    })?;
+    drop(inside);
+    if said == size { Ok(()) } else { open.say_size(size) }
+}

@@ -1,0 +1,91 @@
+//! A file's bytes as one piece of memory, whatever its segments.
+
+use std::sync::Arc;
+
+use super::{File, FileSegment, map, pages, part, segments};
+use crate::realm::core::Core;
+use crate::realm::gate::{Inside, LookUp};
+use crate::realm::look::Payload;
+use crate::realm::{Realm, space};
+use crate::view::{Claim, View};
+use engram_base::error::Result;
+use engram_base::id::Oid;
+use engram_media::memory::Memory;
+use engram_records::segmented::Segmented;
+use engram_space::lease::ObjectUse;
+
+/// A view of a file that a look-up shows: one segment's memory, or the memory of all of them mapped
+/// side by side, with zeros for holes. It is as long as the file is now.
+pub(in crate::realm) fn view_in(
+    core: &Arc<Core>,
+    inside: &Inside<'_>,
+    look: &LookUp<'_>,
+    oid: Oid,
+    segmented: Segmented,
+    write: bool,
+) -> Result<Payload> {
+    let txn = look.txn();
+    let head = map::head_at(core, inside, segmented.head, txn)?;
+    let segments = segments::all(txn, oid)?;
+    let end = segments.iter().map(|segment| segment.extent.end()).max().unwrap_or(0);
+    space::reach_in(core, inside, end, txn)?;
+    let most = segments.last().map_or(0, FileSegment::end).max(segmented.nbytes);
+    let size = head.size().min(most);
+    if size == 0 {
+        return Ok(Payload::Inline(Vec::new()));
+    }
+    let hold = look.use_object(oid, ObjectUse::View);
+    let memory = match segments.first() {
+        Some(first) if first.at == 0 && first.end() >= size => {
+            inside.arena().memory(part(first.extent, 0, pages(0, size).1))
+        }
+        _ => {
+            let stitched = stitch(core, &segments, size);
+            stitched.inspect_err(|_| {
+                if let Some(lease) = &inside.state().lease {
+                    lease.leave_object(oid, ObjectUse::View, hold);
+                }
+            })?
+        }
+    };
+    let whole = covers(&segments, size);
+    let claim = Claim::of_file(core, oid, hold, memory, whole);
+    Ok(Payload::Extent(View::new(Arc::new(claim), size, write)))
+}
+
+/// Whether segments have no hole before an offset.
+fn covers(segments: &[FileSegment], size: u64) -> bool {
+    let mut at = 0;
+    for segment in segments {
+        if segment.at > at {
+            break;
+        }
+        at = segment.end();
+    }
+    at >= size
+}
+
+/// The memory of segments, mapped side by side.
+fn stitch(core: &Core, segments: &[FileSegment], size: u64) -> Result<Memory> {
+    let mut pieces = Vec::with_capacity(segments.len() + 1);
+    let (mut at, end) = (0, pages(0, size).1);
+    for segment in segments.iter().filter(|segment| segment.at < end) {
+        if segment.at > at {
+            pieces.push((None, segment.at - at));
+        }
+        let len = segment.end().min(end) - segment.at;
+        pieces.push((Some(segment.extent.offset), len));
+        at = segment.at + len;
+    }
+    if at < end {
+        pieces.push((None, end - at));
+    }
+    core.space.arena.stitched(&pieces)
+}
+
+/// Gives the holes of a file space, so that it can be written to through memory.
+pub(in crate::realm) fn fill_holes(realm: &Realm, oid: Oid) -> Result<()> {
+    let file: File = realm.open_file(oid, true)?;
+    let size = file.size()?;
+    if size > 0 { file.allocate(0, size, true) } else { Ok(()) }
+}

@@ -1,0 +1,623 @@
+//! Names made, found, changed and taken away.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::SystemTime;
+
+use engram::{
+    Found, IndexMode, Kind, Member, Mode, Namespace, NewObject, ObjectInfo, Payload, Placement,
+    Properties,
+};
+
+use crate::errno::{Errno, Result, gone_is_stale, name_of, refuse};
+use crate::handle::{Handle, HandleCore, OpenFlags};
+use crate::properties::PosixProperties;
+use crate::shown::{self, Shown};
+use crate::stat::{Defaults, NodeKind, Stat};
+
+/// The number of a node: an OID or a GID; the root is [`ROOT`].
+pub type Ino = u64;
+/// The root's number.
+pub const ROOT: Ino = 1;
+/// The longest target of a symbolic link.
+const TARGET_BYTES_MAX: usize = 4095;
+/// Of so many nodes is remembered whether they are folders.
+const KINDS: usize = 1 << 14;
+
+/// How a namespace is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Whether nothing may be changed.
+    pub read_only: bool,
+    /// By how much at least, and at most, files grow at a time; `None`: the engine's measure.
+    pub growth: Option<(u64, u64)>,
+}
+
+/// Who makes something: whose it is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Maker {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+impl Maker {
+    /// The user and the group of this process.
+    pub fn this_process() -> Result<Maker> {
+        match std::fs::metadata("/proc/self") {
+            Ok(meta) => Ok(Maker { uid: meta.uid(), gid: meta.gid() }),
+            Err(error) => refuse!(EIO, "/proc/self does not tell who this is: {error}"),
+        }
+    }
+}
+
+/// What a new node is to be.
+#[derive(Clone, Copy)]
+struct NewNode {
+    kind: NodeKind,
+    mode: u32,
+    rdev: u64,
+    maker: Maker,
+}
+
+/// A time that is to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// This moment.
+    Now,
+    /// Nanoseconds since 1970.
+    At(i64),
+}
+
+/// What is to be changed of a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Changes {
+    /// The permissions.
+    pub mode: Option<u16>,
+    /// The user.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// How many bytes it is to have.
+    pub size: Option<u64>,
+    /// When it was read.
+    pub accessed: Option<Time>,
+    /// When it was written.
+    pub written: Option<Time>,
+}
+
+/// What becomes of what has the name that a node is to get.
+pub use engram::Clash;
+
+/// What a file system has, and has left.
+#[derive(Clone, Copy, Debug)]
+pub struct Statfs {
+    /// The bytes that it may have.
+    pub size: u64,
+    /// The bytes that are free.
+    pub free: u64,
+}
+
+/// A namespace as a file system. Cheap to clone; every method may be called from any thread.
+#[derive(Clone)]
+pub struct Fs {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub namespace: Namespace,
+    pub defaults: Defaults,
+    read_only: bool,
+    /// Numbers of nodes, with a bit that says whether they are folders; in one of many places each.
+    kinds: Vec<AtomicU64>,
+    /// The files that are open, by number.
+    pub open: Mutex<HashMap<Ino, Weak<HandleCore>>>,
+    pub shown: Shown,
+}
+
+/// What has a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    Member(Member),
+    Shown(u64),
+}
+
+impl Fs {
+    /// Shows a namespace.
+    pub fn new(namespace: Namespace, options: Options) -> Result<Fs> {
+        let (mode, gid) = mode_of(&namespace)?;
+        if let Some((least, most)) = options.growth {
+            namespace.set_file_growth(least, most)?;
+        }
+        let read_only = options.read_only || namespace.mode() == Mode::Read;
+        let inner = Inner {
+            namespace,
+            defaults: Defaults { mode, gid },
+            read_only,
+            kinds: (0..KINDS).map(|_| AtomicU64::new(0)).collect(),
+            open: Mutex::default(),
+            shown: Shown::default(),
+        };
+        Ok(Fs { inner: Arc::new(inner) })
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &Namespace {
+        &self.inner.namespace
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.inner.read_only {
+            refuse!(EROFS, "namespace {:?} is shown for reading", self.namespace().namespace());
+        }
+        if engram::in_batch() {
+            refuse!(EBUSY, "this thread runs a batch, which cannot undo what a file system does");
+        }
+        Ok(())
+    }
+
+    /// The number of a member.
+    pub fn ino_of(&self, member: Member) -> Ino {
+        match member {
+            Member::Group(gid) if gid == self.namespace().root() => ROOT,
+            member => {
+                self.note(member);
+                member.id()
+            }
+        }
+    }
+
+    /// Remembers whether a node is a folder.
+    fn note(&self, member: Member) {
+        let word = member.id() << 1 | u64::from(matches!(member, Member::Group(_)));
+        self.place(member.id()).store(word, Ordering::Relaxed);
+    }
+
+    fn place(&self, id: u64) -> &AtomicU64 {
+        &self.inner.kinds[(id ^ id >> 20) as usize % KINDS]
+    }
+
+    /// What has a number.
+    pub(crate) fn node(&self, ino: Ino) -> Result<Node> {
+        if ino == ROOT {
+            return Ok(Node::Member(Member::Group(self.namespace().root())));
+        }
+        if shown::is_shown(ino) {
+            return Ok(Node::Shown(ino));
+        }
+        let word = self.place(ino).load(Ordering::Relaxed);
+        // The upper bit is lost; what the engine says of the other kind tells.
+        if word >> 1 == ino & (u64::MAX >> 1) {
+            let is_group = word & 1 != 0;
+            let member = if is_group { Member::Group(ino) } else { Member::Object(ino) };
+            return Ok(Node::Member(member));
+        }
+        let member = match self.namespace().object(ino) {
+            Err(error) if error.kind() == Kind::NotFound => match self.namespace().group(ino) {
+                Ok(_) => Member::Group(ino),
+                // It may be open, and have no name any more.
+                Err(_) => Member::Object(ino),
+            },
+            found => found.map(|_| Member::Object(ino))?,
+        };
+        self.note(member);
+        Ok(Node::Member(member))
+    }
+
+    /// The folder of a number.
+    pub(crate) fn folder_of(&self, ino: Ino) -> Result<u64> {
+        match self.node(ino)? {
+            Node::Member(Member::Group(gid)) => Ok(gid),
+            _ => refuse!(ENOTDIR, "node {ino:#x} is no folder"),
+        }
+    }
+
+    /// Refuses to change what is only shown.
+    fn real_folder(&self, ino: Ino) -> Result<u64> {
+        match self.node(ino)? {
+            Node::Member(Member::Group(gid)) => Ok(gid),
+            Node::Member(_) => refuse!(ENOTDIR, "node {ino:#x} is no folder"),
+            Node::Shown(_) => refuse!(EPERM, "what is below .engram is shown, and not changed"),
+        }
+    }
+
+    /// The node of a name in a folder; `ENOENT` if there is none.
+    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Stat> {
+        let name = name_of(name)?;
+        let Node::Member(Member::Group(gid)) = self.node(parent)? else {
+            return self.lookup_shown(parent, name);
+        };
+        let found = self.namespace().find(gid, name).map_err(gone_is_absent)?;
+        match found {
+            Some(found) => self.stat_found(&found),
+            None => match self.find_shown(parent, gid, name)? {
+                Some(stat) => Ok(stat),
+                None => refuse!(ENOENT, "there is no {name:?} in this folder"),
+            },
+        }
+    }
+
+    /// What is known of something found.
+    pub(crate) fn stat_found(&self, found: &Found) -> Result<Stat> {
+        match found {
+            Found::Group(gid) => self.stat_group(*gid),
+            Found::Object(info) => self.stat_object(info),
+        }
+    }
+
+    pub(crate) fn stat_object(&self, info: &ObjectInfo) -> Result<Stat> {
+        self.note(Member::Object(info.oid));
+        let nlink = self.namespace().count_names(info.oid)?;
+        Stat::of_object(info, nlink as u32, self.inner.defaults)
+    }
+
+    fn stat_group(&self, gid: u64) -> Result<Stat> {
+        let namespace = self.namespace();
+        let info = namespace.group(gid).map_err(gone_is_stale)?;
+        let times = namespace.group_times(gid)?;
+        let ino = self.ino_of(Member::Group(gid));
+        let groups = || Ok(namespace.count_groups(gid)?);
+        Stat::of_group(&info, ino, times, groups, self.inner.defaults)
+    }
+
+    /// What is known of a node.
+    pub fn stat(&self, ino: Ino) -> Result<Stat> {
+        match self.node(ino)? {
+            Node::Shown(ino) => self.stat_shown(ino),
+            Node::Member(Member::Group(gid)) => self.stat_group(gid),
+            Node::Member(Member::Object(oid)) => match self.namespace().object(oid) {
+                Ok(info) => self.stat_object(&info),
+                Err(error) if error.kind() == Kind::NotFound => self.stat_nameless(oid, &error),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    /// What is known of a file that is open and has no name any more.
+    fn stat_nameless(&self, oid: u64, error: &engram::Error) -> Result<Stat> {
+        match self.open_core(oid) {
+            Some(core) => core.stat_nameless(self.inner.defaults),
+            None => Err(Errno::new(libc::ESTALE, error.message())),
+        }
+    }
+
+    /// The file of this number, if it is open here.
+    pub(crate) fn open_core(&self, ino: Ino) -> Option<Arc<HandleCore>> {
+        let open = self.inner.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(&ino).and_then(Weak::upgrade)
+    }
+
+    /// What a new node in a folder gets: its properties' section.
+    fn properties_of(&self, parent: u64, new: NewNode) -> Result<Vec<u8>> {
+        let above = self.namespace().group(parent).map_err(gone_is_absent)?;
+        let (above_mode, above_gid) = match Properties::parse(&above.properties)? {
+            Some(kept) => {
+                let above = PosixProperties::parse(kept.rest)?;
+                (above.mode, above.gid)
+            }
+            None => (self.inner.defaults.mode, self.inner.defaults.gid),
+        };
+        let inherits = u32::from(above_mode) & libc::S_ISGID != 0;
+        let mut mode = (new.mode & 0o7777) as u16;
+        if inherits && new.kind == NodeKind::Folder {
+            mode |= libc::S_ISGID as u16;
+        }
+        let gid = if inherits { above_gid } else { new.maker.gid };
+        let now = now()?;
+        Ok(PosixProperties { kind: new.kind, mode, gid, rdev: new.rdev }.section(now, now))
+    }
+
+    /// Makes a node with a value: a file, a symbolic link, a special file.
+    fn make(&self, parent: Ino, name: &[u8], new: NewNode, value: &[u8]) -> Result<Stat> {
+        self.check_writable()?;
+        let (name, gid) = (name_of(name)?, self.real_folder(parent)?);
+        let properties = self.properties_of(gid, new)?;
+        let object = NewObject { properties, ..NewObject::blob() };
+        let index = Some(IndexMode::None);
+        let placement = Placement { index, owner: Some(new.maker.uid), ..Placement::default() };
+        let put = self.namespace().put(gid, name, &object, value, placement);
+        let oid = put.map_err(gone_is_absent)?;
+        self.note(Member::Object(oid));
+        let info = self.namespace().object(oid).map_err(gone_is_stale)?;
+        Stat::of_object(&info, 1, self.inner.defaults)
+    }
+
+    /// Makes an empty file, and opens it.
+    pub fn create(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        flags: OpenFlags,
+        maker: Maker,
+    ) -> Result<(Stat, Handle)> {
+        let new = NewNode { kind: NodeKind::File, mode, rdev: 0, maker };
+        let stat = self.make(parent, name, new, b"")?;
+        let handle = self.open(stat.ino, flags)?;
+        Ok((stat, handle))
+    }
+
+    /// Makes a file or a special file.
+    pub fn mknod(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        rdev: u64,
+        maker: Maker,
+    ) -> Result<Stat> {
+        match NodeKind::of_mode(mode) {
+            Some(kind) if !matches!(kind, NodeKind::Folder | NodeKind::Symlink) => {
+                self.make(parent, name, NewNode { kind, mode, rdev, maker }, b"")
+            }
+            _ => refuse!(EINVAL, "a node of the mode {mode:o} cannot be made so"),
+        }
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(&self, parent: Ino, name: &[u8], target: &[u8], maker: Maker) -> Result<Stat> {
+        if target.len() > TARGET_BYTES_MAX {
+            refuse!(ENAMETOOLONG, "a target of {} bytes is too long", target.len());
+        }
+        if target.is_empty() {
+            refuse!(ENOENT, "a symbolic link leads somewhere");
+        }
+        let new = NewNode { kind: NodeKind::Symlink, mode: 0o777, rdev: 0, maker };
+        self.make(parent, name, new, target)
+    }
+
+    /// Where a symbolic link leads.
+    pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        let oid = match self.node(ino)? {
+            Node::Shown(ino) => return self.readlink_shown(ino),
+            Node::Member(Member::Object(oid)) => oid,
+            Node::Member(_) => refuse!(EINVAL, "a folder is no symbolic link"),
+        };
+        if self.stat(ino)?.kind != NodeKind::Symlink {
+            refuse!(EINVAL, "node {ino:#x} is no symbolic link");
+        }
+        match self.namespace().payload(oid).map_err(gone_is_stale)?.0 {
+            Payload::Inline(bytes) => Ok(bytes),
+            Payload::Extent(view) => {
+                let mut bytes = vec![0; view.len()];
+                view.copy_out(0, &mut bytes);
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// Makes a folder.
+    pub fn mkdir(&self, parent: Ino, name: &[u8], mode: u32, maker: Maker) -> Result<Stat> {
+        self.check_writable()?;
+        let (name, above) = (name_of(name)?, self.real_folder(parent)?);
+        let new = NewNode { kind: NodeKind::Folder, mode, rdev: 0, maker };
+        let properties = self.properties_of(above, new)?;
+        let made = self.namespace().make_group(above, name, &properties, Some(maker.uid));
+        self.stat_group(made.map_err(gone_is_absent)?)
+    }
+
+    /// Takes a name away from what is no folder.
+    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        let (name, gid) = (name_of(name)?, self.real_folder(parent)?);
+        self.namespace().unlink(gid, name).map_err(|error| match error.kind() {
+            Kind::Argument => Errno::new(libc::EISDIR, error.message()),
+            _ => gone_is_absent(error),
+        })
+    }
+
+    /// Removes a folder that is empty.
+    pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        let (name, gid) = (name_of(name)?, self.real_folder(parent)?);
+        self.namespace().remove_empty(gid, name).map_err(|error| match error.kind() {
+            Kind::Argument => Errno::new(libc::ENOTDIR, error.message()),
+            Kind::Exists => Errno::new(libc::ENOTEMPTY, error.message()),
+            _ => gone_is_absent(error),
+        })
+    }
+
+    /// Gives a node a further name.
+    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Stat> {
+        self.check_writable()?;
+        let (name, gid) = (name_of(name)?, self.real_folder(parent)?);
+        let Node::Member(Member::Object(oid)) = self.node(ino)? else {
+            refuse!(EPERM, "a folder has one name")
+        };
+        self.namespace().link(oid, gid, name).map_err(|error| match error.kind() {
+            Kind::Argument => Errno::new(libc::EMLINK, error.message()),
+            Kind::Unsupported => Errno::new(libc::EXDEV, error.message()),
+            _ => gone_is_absent(error),
+        })?;
+        self.stat(ino)
+    }
+
+    /// Gives a node another name or folder, and says what becomes of what has that name.
+    pub fn rename(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        clash: Clash,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let (old, from) = (name_of(name)?, self.real_folder(parent)?);
+        let (new, to) = (name_of(new_name)?, self.real_folder(new_parent)?);
+        let renamed = self.namespace().rename_over(from, old, to, new, clash);
+        renamed.map_err(|error| match error.kind() {
+            Kind::Exists if clash == Clash::Replace => self.why_kept(from, old, to, new, &error),
+            Kind::Unsupported => Errno::new(libc::EXDEV, error.message()),
+            _ => gone_is_absent(error),
+        })
+    }
+
+    /// Why something keeps its name that was to be replaced.
+    fn why_kept(&self, from: u64, old: &str, to: u64, new: &str, error: &engram::Error) -> Errno {
+        let folder = |parent, name| {
+            matches!(self.namespace().lookup(parent, name), Ok(Some(Member::Group(_))))
+        };
+        let code = match (folder(from, old), folder(to, new)) {
+            (true, true) => libc::ENOTEMPTY,
+            (true, false) => libc::ENOTDIR,
+            // A folder that holds what is to replace it is not empty.
+            (false, true) if self.holds(to, new, from) => libc::ENOTEMPTY,
+            (false, true) => libc::EISDIR,
+            (false, false) => libc::EEXIST,
+        };
+        Errno::new(code, error.message())
+    }
+
+    /// Whether the folder of a name is the one of this number, or above it.
+    fn holds(&self, parent: u64, name: &str, mut below: u64) -> bool {
+        let Ok(Some(Member::Group(folder))) = self.namespace().lookup(parent, name) else {
+            return false;
+        };
+        while below != folder {
+            match self.namespace().group(below) {
+                Ok(info) if info.parent != 0 => below = info.parent,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Changes a node; what is known of it then.
+    pub fn change(&self, ino: Ino, changes: Changes) -> Result<Stat> {
+        self.check_writable()?;
+        let Node::Member(member) = self.node(ino)? else {
+            refuse!(EPERM, "what is below .engram is shown, and not changed")
+        };
+        if let Some(size) = changes.size {
+            self.resize(ino, member, size)?;
+        }
+        self.set_times(ino, member, changes)?;
+        if changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+            self.set_properties(ino, member, changes, None, None)?;
+        }
+        self.stat(ino)
+    }
+
+    fn resize(&self, ino: Ino, member: Member, size: u64) -> Result<()> {
+        let Member::Object(_) = member else { refuse!(EISDIR, "a folder has no size to be set") };
+        match self.open_core(ino) {
+            Some(core) if core.is_writable() => core.set_size(size),
+            _ => self.open(ino, OpenFlags { write: true, ..OpenFlags::default() })?.set_size(size),
+        }
+    }
+
+    /// Sets times: in a head, in a group's row, in the properties.
+    fn set_times(&self, ino: Ino, member: Member, changes: Changes) -> Result<()> {
+        let at = |time: Option<Time>| {
+            time.map(|time| match time {
+                Time::Now => now(),
+                Time::At(at) => Ok(at),
+            })
+            .transpose()
+        };
+        let (accessed, written) = (at(changes.accessed)?, at(changes.written)?);
+        if accessed.is_none() && written.is_none() {
+            return Ok(());
+        }
+        let in_head = match member {
+            Member::Group(gid) => {
+                if let Some(written) = written {
+                    self.namespace().set_group_times(gid, written).map_err(gone_is_stale)?;
+                }
+                false
+            }
+            Member::Object(_) => {
+                if let Some(core) = self.open_core(ino) {
+                    core.set_times(written, accessed)?
+                } else if self.stat(ino)?.kind == NodeKind::File {
+                    let flags = OpenFlags { read: true, ..OpenFlags::default() };
+                    self.open(ino, flags)?.core.set_times(written, accessed)?
+                } else {
+                    // Of a symbolic link, or a special file, nothing is opened.
+                    false
+                }
+            }
+        };
+        // That something was changed is the record's to say, whoever has the times.
+        let (written, accessed) = if in_head { (None, None) } else { (written, accessed) };
+        self.set_properties(ino, member, Changes::default(), written, accessed)
+    }
+
+    fn set_properties(
+        &self,
+        ino: Ino,
+        member: Member,
+        changes: Changes,
+        written: Option<i64>,
+        accessed: Option<i64>,
+    ) -> Result<()> {
+        let was = self.stat(ino)?;
+        let set = |section: &[u8]| {
+            let kept = Properties::parse(section)?;
+            let posix = kept.and_then(|kept| PosixProperties::parse(kept.rest).ok());
+            let mut posix = posix.unwrap_or(PosixProperties {
+                kind: was.kind,
+                mode: was.mode,
+                gid: was.gid,
+                rdev: was.rdev,
+            });
+            posix.mode = changes.mode.map_or(posix.mode, |mode| mode & 0o7777);
+            posix.gid = changes.gid.unwrap_or(posix.gid);
+            let written = written.unwrap_or(kept.map_or(was.written, |kept| kept.written));
+            let accessed = accessed.unwrap_or(kept.map_or(was.accessed, |kept| kept.accessed));
+            Ok(posix.section(written, accessed))
+        };
+        self.namespace().set_properties(member, changes.uid, &set).map_err(gone_is_stale)
+    }
+
+    /// Opens a file.
+    pub fn open(&self, ino: Ino, flags: OpenFlags) -> Result<Handle> {
+        if flags.write {
+            self.check_writable()?;
+        }
+        let handle = match self.node(ino)? {
+            Node::Shown(ino) => self.open_shown(ino, flags)?,
+            Node::Member(Member::Group(_)) => refuse!(EISDIR, "a folder has no bytes"),
+            Node::Member(Member::Object(oid)) => self.open_object(oid, flags)?,
+        };
+        if flags.truncate && flags.write {
+            handle.set_size(0)?;
+        }
+        Ok(handle)
+    }
+
+    /// What the namespace's realms have, and have left.
+    pub fn statfs(&self) -> Result<Statfs> {
+        let space = self.namespace().space()?;
+        // What was freed is there for whoever needs it.
+        let free = space.size.saturating_sub(space.used);
+        Ok(Statfs { size: space.size, free })
+    }
+}
+
+/// What is not where a name was looked for.
+pub(crate) fn gone_is_absent(error: engram::Error) -> Errno {
+    match error.kind() {
+        Kind::NotFound => Errno::new(libc::ENOENT, error.message()),
+        Kind::InvalidName => Errno::new(libc::EINVAL, error.message()),
+        _ => error.into(),
+    }
+}
+
+/// Now, in ns since 1970.
+pub fn now() -> Result<i64> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    match since.map(|since| i64::try_from(since.as_nanos())) {
+        Ok(Ok(now)) => Ok(now),
+        _ => refuse!(EOVERFLOW, "the clock is before 1970, or beyond 2262"),
+    }
+}
+
+/// The namespace's mode and group.
+fn mode_of(namespace: &Namespace) -> Result<(u16, u32)> {
+    let info = namespace.info()?;
+    Ok(((info.mode & 0o7777) as u16, info.group))
+}

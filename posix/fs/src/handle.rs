@@ -1,0 +1,375 @@
+//! Bytes of an open file.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use engram::{Class, File, Kind, Layout, Namespace, ObjectInfo, Payload, Seek};
+
+use crate::errno::{Errno, Result, gone_is_stale, refuse};
+use crate::fs::{Fs, Ino};
+use crate::stat::{Defaults, NodeKind, Stat};
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "open's own flags, one each")]
+pub struct OpenFlags {
+    /// To be read.
+    pub read: bool,
+    /// To be written.
+    pub write: bool,
+    /// What is written goes behind the end.
+    pub append: bool,
+    /// It is made empty first.
+    pub truncate: bool,
+}
+
+impl OpenFlags {
+    /// Those of `open`.
+    pub fn of(flags: i32) -> OpenFlags {
+        let access = flags & libc::O_ACCMODE;
+        OpenFlags {
+            read: access != libc::O_WRONLY,
+            write: access != libc::O_RDONLY,
+            append: flags & libc::O_APPEND != 0,
+            truncate: flags & libc::O_TRUNC != 0,
+        }
+    }
+}
+
+/// What `seek` looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// Data.
+    Data,
+    /// A hole.
+    Hole,
+}
+
+/// What an open file's bytes are.
+enum Body {
+    /// A blob's, or those of an array in one piece.
+    File(File),
+    /// A chunked array's, in C order; for reading.
+    Chunked(Namespace, Box<ObjectInfo>),
+    /// Some that stand in no record as they are; for reading.
+    Shown(Vec<u8>),
+    /// These, and then an array's.
+    Prefixed(Vec<u8>, File),
+}
+
+/// What all descriptions of a file have in common that are open here.
+pub(crate) struct HandleCore {
+    fs: Fs,
+    pub ino: Ino,
+    body: Body,
+    writable: bool,
+    /// Whether it is taken off the list of open files when it is dropped.
+    listed: AtomicBool,
+}
+
+/// A file that is open. Cheap to clone; every method may be called from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) core: Arc<HandleCore>,
+    append: bool,
+    flags: OpenFlags,
+}
+
+impl Fs {
+    /// Opens an object's bytes.
+    pub(crate) fn open_object(&self, oid: u64, flags: OpenFlags) -> Result<Handle> {
+        if let Some(core) = self.open_core(oid)
+            && (core.writable || !flags.write)
+        {
+            return Ok(Handle { core, append: flags.append, flags });
+        }
+        let namespace = self.namespace();
+        let body = match namespace.open_file(oid, flags.write) {
+            Ok(file) => Body::File(file),
+            Err(error) if error.kind() == Kind::Unsupported && !flags.write => {
+                self.body_of_array(oid)?
+            }
+            Err(error) if error.kind() == Kind::Unsupported => {
+                return Err(Errno::new(libc::EPERM, error.message()));
+            }
+            Err(error) => return Err(gone_is_stale(error)),
+        };
+        let core = self.listed(oid, body, flags.write);
+        Ok(Handle { core, append: flags.append, flags })
+    }
+
+    /// The bytes of an array that lies in no piece of its own.
+    fn body_of_array(&self, oid: u64) -> Result<Body> {
+        let namespace = self.namespace();
+        let info = namespace.object(oid).map_err(gone_is_stale)?;
+        if let (Class::Array, Layout::Chunked { .. }) = (info.class, &info.layout) {
+            return Ok(Body::Chunked(namespace.clone(), Box::new(info)));
+        }
+        Ok(Body::Shown(match namespace.payload(oid).map_err(gone_is_stale)?.0 {
+            Payload::Inline(bytes) => bytes,
+            Payload::Extent(view) => {
+                let mut bytes = vec![0; view.len()];
+                view.copy_out(0, &mut bytes);
+                bytes
+            }
+        }))
+    }
+
+    /// Puts a file on the list of those that are open; one that can be written takes the place of
+    /// one that cannot.
+    fn listed(&self, ino: Ino, body: Body, writable: bool) -> Arc<HandleCore> {
+        let listed = AtomicBool::new(true);
+        let core = Arc::new(HandleCore { fs: self.clone(), ino, body, writable, listed });
+        let mut open = self.inner.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(ino, Arc::downgrade(&core));
+        core
+    }
+
+    /// A file that no record has.
+    pub(crate) fn shown_bytes(&self, ino: Ino, bytes: Vec<u8>, flags: OpenFlags) -> Handle {
+        self.unlisted(ino, Body::Shown(bytes), flags)
+    }
+
+    /// An array behind bytes that stand before it.
+    pub(crate) fn prefixed(
+        &self,
+        ino: Ino,
+        before: Vec<u8>,
+        oid: u64,
+        flags: OpenFlags,
+    ) -> Result<Handle> {
+        let body = match self.namespace().open_file(oid, false) {
+            Ok(file) => Body::Prefixed(before, file),
+            Err(error) => return Err(gone_is_stale(error)),
+        };
+        Ok(self.unlisted(ino, body, flags))
+    }
+
+    fn unlisted(&self, ino: Ino, body: Body, flags: OpenFlags) -> Handle {
+        let listed = AtomicBool::new(false);
+        let core = HandleCore { fs: self.clone(), ino, body, writable: false, listed };
+        Handle { core: Arc::new(core), append: false, flags }
+    }
+}
+
+impl Drop for HandleCore {
+    fn drop(&mut self) {
+        if !self.listed.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut open = self.fs.inner.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.get(&self.ino).is_some_and(|core| core.strong_count() == 0) {
+            open.remove(&self.ino);
+        }
+    }
+}
+
+impl HandleCore {
+    /// Whether it can be written to.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    fn file(&self) -> Result<&File> {
+        match &self.body {
+            Body::File(file) => Ok(file),
+            _ => refuse!(EPERM, "node {:#x} is shown for reading", self.ino),
+        }
+    }
+
+    pub fn set_size(&self, size: u64) -> Result<()> {
+        if size > engram::FILE_BYTES_MAX {
+            refuse!(EFBIG, "a file has at most {} bytes", engram::FILE_BYTES_MAX);
+        }
+        let file = self.file()?;
+        file.set_size(size).map_err(|error| kept_size(file, error))
+    }
+
+    /// Says when it was written and read; `false`: its record has to.
+    pub fn set_times(&self, written: Option<i64>, accessed: Option<i64>) -> Result<bool> {
+        match &self.body {
+            Body::File(file) => Ok(file.set_times(written, accessed)?),
+            _ => Ok(false),
+        }
+    }
+
+    /// What is known of it once it has no name.
+    pub fn stat_nameless(&self, defaults: Defaults) -> Result<Stat> {
+        Stat::of_object(&self.file()?.info()?, 0, defaults)
+    }
+}
+
+/// An array's size is not to be changed.
+fn kept_size(file: &File, error: engram::Error) -> Errno {
+    match error.kind() {
+        Kind::Argument if file.is_fixed() => Errno::new(libc::EPERM, error.message()),
+        Kind::Argument if error.message().contains("do not fit") => {
+            Errno::new(libc::EFBIG, error.message())
+        }
+        _ => error.into(),
+    }
+}
+
+impl Handle {
+    /// The node.
+    pub fn ino(&self) -> Ino {
+        self.core.ino
+    }
+
+    /// How it was opened.
+    pub fn flags(&self) -> OpenFlags {
+        self.flags
+    }
+
+    /// What is known of the node, which may have no name any more.
+    pub fn stat(&self) -> Result<Stat> {
+        self.core.fs.stat(self.core.ino)
+    }
+
+    /// Reads from an offset on; fewer bytes where the file ends.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        if !self.flags.read {
+            refuse!(EBADF, "the file was opened for writing alone");
+        }
+        self.read_any(offset, into)
+    }
+
+    /// The same, however it was opened: for a kernel that reads pages to write parts of them.
+    pub fn read_any(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        match &self.core.body {
+            Body::File(file) => Ok(file.read_at(offset, into)?),
+            Body::Shown(bytes) => Ok(copied(bytes, offset, into)),
+            Body::Prefixed(before, file) => {
+                let first = copied(before, offset, into);
+                let rest = &mut into[first..];
+                let at = (offset + first as u64).saturating_sub(before.len() as u64);
+                Ok(first + if rest.is_empty() { 0 } else { file.read_at(at, rest)? })
+            }
+            Body::Chunked(namespace, info) => read_chunked(namespace, info, offset, into),
+        }
+    }
+
+    /// Writes at an offset, or, if it was opened so, behind the end; how many bytes.
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        self.write_where(offset, data).map(|(_, count)| count)
+    }
+
+    /// The same; where that was, and how many bytes.
+    pub fn write_where(&self, offset: u64, data: &[u8]) -> Result<(u64, usize)> {
+        if !self.flags.write {
+            refuse!(EBADF, "the file was opened for reading alone");
+        }
+        let file = self.core.file()?;
+        let written = if self.append {
+            file.append(data)
+        } else {
+            file.write_at(offset, data).map(|()| offset)
+        };
+        let at = written.map_err(|error| kept_size(file, error))?;
+        Ok((at, data.len()))
+    }
+
+    /// Gives it another size.
+    pub fn set_size(&self, size: u64) -> Result<()> {
+        if !self.flags.write {
+            refuse!(EINVAL, "the file was opened for reading alone");
+        }
+        self.core.set_size(size)
+    }
+
+    /// Sees to space for a range, or makes it a hole, by the flags of `fallocate`.
+    pub fn fallocate(&self, mode: i32, offset: u64, len: u64) -> Result<()> {
+        if !self.flags.write {
+            refuse!(EBADF, "the file was opened for reading alone");
+        }
+        if len == 0 {
+            refuse!(EINVAL, "a range of 0 bytes has no space");
+        }
+        if offset.checked_add(len).is_none_or(|end| end > engram::FILE_BYTES_MAX) {
+            refuse!(EFBIG, "a file has at most {} bytes", engram::FILE_BYTES_MAX);
+        }
+        let file = self.core.file()?;
+        let keep = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+        let done = match mode & !libc::FALLOC_FL_KEEP_SIZE {
+            0 => file.allocate(offset, len, keep),
+            libc::FALLOC_FL_PUNCH_HOLE if keep => file.punch(offset, len),
+            libc::FALLOC_FL_ZERO_RANGE => zero_range(file, offset, len, keep),
+            _ => refuse!(EOPNOTSUPP, "fallocate with the flags {mode:#x} is not offered"),
+        };
+        done.map_err(|error| kept_size(file, error))
+    }
+
+    /// Where the next data, or the next hole, begins.
+    pub fn seek(&self, whence: Whence, offset: u64) -> Result<u64> {
+        let found = if let Body::File(file) = &self.core.body {
+            let what = if whence == Whence::Data { Seek::Data } else { Seek::Hole };
+            file.seek(what, offset)?
+        } else {
+            let size = self.stat()?.size;
+            let at = if whence == Whence::Data { offset } else { size };
+            (offset < size).then_some(at)
+        };
+        match found {
+            Some(at) => Ok(at),
+            None => refuse!(ENXIO, "there is none from {offset} on"),
+        }
+    }
+
+    /// Makes what anybody has written to it durable, where the pool promises that.
+    pub fn sync(&self) -> Result<()> {
+        match &self.core.body {
+            Body::File(file) => Ok(file.sync()?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it is a file that grows, and not an array, or what is only shown: each change of
+    /// its bytes changes its times.
+    pub fn grows(&self) -> bool {
+        matches!(&self.core.body, Body::File(file) if !file.is_fixed())
+    }
+
+    /// What kind of node it is.
+    pub fn kind(&self) -> Result<NodeKind> {
+        Ok(self.stat()?.kind)
+    }
+}
+
+/// Makes a range zeros that have space.
+fn zero_range(file: &File, offset: u64, len: u64, keep: bool) -> engram::Result<()> {
+    if file.size()? > offset {
+        file.punch(offset, len)?;
+    }
+    file.allocate(offset, len, keep)
+}
+
+/// Copies what bytes there are from an offset on.
+fn copied(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
+    let from = bytes.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+    let count = from.len().min(into.len());
+    into[..count].copy_from_slice(&from[..count]);
+    count
+}
+
+/// Reads bytes of a chunked array, in C order: of whole rows of its first dimension.
+fn read_chunked(
+    namespace: &Namespace,
+    info: &ObjectInfo,
+    offset: u64,
+    into: &mut [u8],
+) -> Result<usize> {
+    let count = info.nbytes.saturating_sub(offset).min(into.len() as u64);
+    if count == 0 {
+        return Ok(0);
+    }
+    let row = info.nbytes / info.shape[0];
+    let (first, end) = (offset / row, (offset + count).div_ceil(row));
+    let mut offsets = vec![0; info.shape.len()];
+    let mut counts = info.shape.clone();
+    (offsets[0], counts[0]) = (first, end - first);
+    let mut rows = vec![0; ((end - first) * row) as usize];
+    namespace.load_slab(info.oid, &offsets, &counts, &mut rows).map_err(gone_is_stale)?;
+    let from = (offset - first * row) as usize;
+    into[..count as usize].copy_from_slice(&rows[from..][..count as usize]);
+    Ok(count as usize)
+}

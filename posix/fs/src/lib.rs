@@ -1,0 +1,45 @@
+//! A namespace as a file system.
+//!
+//! This crate owns every rule of POSIX that Engram keeps. Groups are folders, blobs are files,
+//! arrays are files that keep their size. The engine knows no modes, symbolic links or errno; here
+//! its members get their POSIX meaning. What calls it (the mount, the preload library, Python) has
+//! none.
+//!
+//! *Invariant*: an operation of [`Fs`] is one commit of the engine at most where POSIX asks for
+//! atomicity: a name is made, replaced or taken away whole, or not at all. Whatever fails is an
+//! [`Errno`], with the engine's sentence.
+//!
+//! Permissions are kept and shown here. The mount leaves checking them to the kernel, which knows
+//! who asks; they do not protect the members of a shared realm from each other (the realm's own
+//! mode does).
+//!
+//! | module | what it offers |
+//! |---|---|
+//! | [`errno`] | errors, as system calls have them |
+//! | [`stat`] | what is known of a node: kind, mode, owner, times, size |
+//! | [`properties`] | what a record keeps of that, byte by byte |
+//! | [`fs`] | [`Fs`]: names made, found, changed and taken away |
+//! | [`handle`] | [`Handle`]: bytes of an open file |
+//! | [`folder`] | [`Folder`]: a folder that is listed |
+//! | [`walk`] | paths that are followed, for callers that have no kernel to do so |
+//! | [`xattr`] | extended attributes, which are the member's attributes |
+//! | [`shown`] | nodes that no record has: `T.npy`, `.engram/query/…` |
+
+#![deny(missing_docs)]
+
+pub mod errno;
+pub mod folder;
+pub mod fs;
+pub mod handle;
+pub mod properties;
+pub mod shown;
+pub mod stat;
+pub mod walk;
+pub mod xattr;
+
+pub use errno::{Errno, Result};
+pub use folder::{Entry, Folder};
+pub use fs::{Changes, Clash, Fs, Ino, Maker, Options, ROOT, Statfs, Time, now};
+pub use handle::{Handle, OpenFlags, Whence};
+pub use stat::{NodeKind, Stat};
+pub use walk::Walked;

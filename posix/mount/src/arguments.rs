@@ -1,0 +1,93 @@
+//! What the program is told to do. People use `engram mount`, which says it all.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use engram::{Error, Kind, Result};
+
+use crate::cached::Cache;
+
+const USAGE: &str = "engram-mount POOL DIR [--namespace NAME] [--cache job|shared|none] \
+                     [--read-only] [--foreground] [--threads N] [--growth LEAST:MOST]";
+
+/// What it is told.
+#[derive(Clone, Debug)]
+pub struct Arguments {
+    pub pool: PathBuf,
+    pub place: PathBuf,
+    pub namespace: String,
+    pub cache: Cache,
+    pub read_only: bool,
+    pub foreground: bool,
+    pub threads: usize,
+    /// By how many bytes at least, and at most, files grow at a time.
+    pub growth: Option<(u64, u64)>,
+    /// As they were given, for the process in the background.
+    pub given: Vec<OsString>,
+}
+
+impl Arguments {
+    pub fn parse(given: impl Iterator<Item = OsString>) -> Result<Arguments> {
+        let given: Vec<OsString> = given.collect();
+        let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let mut arguments = Arguments {
+            pool: PathBuf::new(),
+            place: PathBuf::new(),
+            namespace: "default".to_owned(),
+            cache: Cache::Shared,
+            read_only: false,
+            foreground: false,
+            threads: processors.clamp(2, 8),
+            growth: None,
+            given: given.clone(),
+        };
+        let mut places = Vec::new();
+        let mut rest = given.into_iter();
+        while let Some(word) = rest.next() {
+            let Some(option) = word.to_str().and_then(|word| word.strip_prefix("--")) else {
+                places.push(PathBuf::from(word));
+                continue;
+            };
+            let mut value = || {
+                let value = rest.next().and_then(|value| value.into_string().ok());
+                value.ok_or_else(|| wrong(&format!("--{option} takes a value")))
+            };
+            match option {
+                "read-only" => arguments.read_only = true,
+                "foreground" => arguments.foreground = true,
+                "namespace" => arguments.namespace = value()?,
+                "cache" => {
+                    let value = value()?;
+                    arguments.cache = Cache::parse(&value).ok_or_else(|| {
+                        wrong(&format!("--cache {value} is none of job, shared, none"))
+                    })?;
+                }
+                "threads" => {
+                    let value = value()?;
+                    let threads = value.parse().ok().filter(|count| (1..=64).contains(count));
+                    arguments.threads = threads
+                        .ok_or_else(|| wrong(&format!("--threads {value} is not 1 to 64")))?;
+                }
+                "growth" => {
+                    let value = value()?;
+                    let growth = value
+                        .split_once(':')
+                        .and_then(|(least, most)| Some((least.parse().ok()?, most.parse().ok()?)));
+                    let growth = growth
+                        .ok_or_else(|| wrong(&format!("--growth {value} is no pair of bytes")))?;
+                    arguments.growth = Some(growth);
+                }
+                _ => return Err(wrong(&format!("there is no option --{option}"))),
+            }
+        }
+        let Ok([pool, place]) = <[PathBuf; 2]>::try_from(places) else {
+            return Err(wrong("a pool and a folder are needed"));
+        };
+        (arguments.pool, arguments.place) = (pool, place);
+        Ok(arguments)
+    }
+}
+
+fn wrong(what: &str) -> Error {
+    Error::new(Kind::Argument, format!("{what}: {USAGE}"))
+}

@@ -1,0 +1,115 @@
+//! What the kernel may keep, and for how long.
+//!
+//! * `job`: only this mount writes. Names and attributes are kept for an hour, pages for as long as
+//!   there is room.
+//! * `shared` (the default): others write, too: Python, another mount. Names and attributes are
+//!   kept for a second. Pages are kept from one open to the next if the file has not changed
+//!   meanwhile.
+//! * `none`: each call asks, and bytes go past the kernel's pages.
+//!
+//! Where bytes come to lie elsewhere than the kernel thinks, as when two processes append, it is
+//! told to forget its pages of the file.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use engram_fs::{Handle, Ino, Stat};
+use fuser::{FopenFlags, INodeNo, Notifier};
+
+/// So many files are remembered as they were opened.
+const KNOWN_MAX: usize = 1 << 16;
+
+/// What the kernel may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// Only this mount writes.
+    Job,
+    /// Others write, too.
+    Shared,
+    /// Nothing is kept.
+    None,
+}
+
+impl Cache {
+    pub fn parse(word: &str) -> Option<Cache> {
+        Some(match word {
+            "job" => Cache::Job,
+            "shared" => Cache::Shared,
+            "none" => Cache::None,
+            _ => return None,
+        })
+    }
+
+    /// How long names and attributes are kept.
+    pub fn time(self) -> Duration {
+        Duration::from_secs(match self {
+            Cache::Job => 3600,
+            Cache::Shared => 1,
+            Cache::None => 0,
+        })
+    }
+}
+
+/// What was known of files when they were opened last.
+#[derive(Default)]
+pub struct Seen(Mutex<HashMap<Ino, (u64, i64)>>);
+
+impl Seen {
+    /// How the kernel is to treat its pages of a file that is opened.
+    ///
+    /// What is written to an array in place leaves no trace in its `stat`: pages of what does not
+    /// grow are never kept.
+    ///
+    /// Where others may append, too, what is appended goes past the kernel's pages: it would come
+    /// in parts, cut where the kernel thinks that a page ends.
+    pub fn opened(&self, cache: Cache, stat: &Stat, handle: &Handle) -> FopenFlags {
+        let past = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        let flags = handle.flags();
+        match cache {
+            Cache::Shared if flags.append && flags.write => past,
+            Cache::Shared if !handle.grows() => FopenFlags::empty(),
+            Cache::None => past,
+            Cache::Job => FopenFlags::FOPEN_KEEP_CACHE,
+            Cache::Shared => {
+                let now = (stat.size, stat.changed);
+                let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                if seen.len() >= KNOWN_MAX {
+                    seen.clear();
+                }
+                if seen.insert(stat.ino, now) == Some(now) {
+                    FopenFlags::FOPEN_KEEP_CACHE
+                } else {
+                    FopenFlags::empty()
+                }
+            }
+        }
+    }
+}
+
+static FORGOTTEN: OnceLock<Sender<Ino>> = OnceLock::new();
+
+/// Takes the way by which the kernel is told what to forget.
+///
+/// A thread of its own tells it: the kernel waits until nobody has a page of the file in work, and
+/// that may be a request which the thread that serves has yet to answer.
+pub fn tell(notifier: Notifier) -> std::io::Result<()> {
+    let (sender, numbers) = channel::<Ino>();
+    let forget = move || {
+        for ino in numbers {
+            // The kernel may have nothing of it: that is what is wanted.
+            let _ = notifier.inval_inode(INodeNo(ino), 0, 0);
+        }
+    };
+    std::thread::Builder::new().name("engram-forget".to_owned()).spawn(forget)?;
+    let _ = FORGOTTEN.set(sender);
+    Ok(())
+}
+
+/// Has the kernel forget its pages of a file, soon.
+pub fn forget_pages(ino: Ino) {
+    if let Some(sender) = FORGOTTEN.get() {
+        let _ = sender.send(ino);
+    }
+}

@@ -1,0 +1,172 @@
+//! The mount: a namespace of a pool as a file system, by FUSE.
+//!
+//! This crate owns the process that serves a mount. It opens the pool, asks the kernel for the
+//! mount, and serves it until it is unmounted or told to end; then it closes the pool. The program
+//! `engram-mount` is such a process. So is the one that Python's `engram mount` starts, which has
+//! this crate within its module: an installed package needs no program beside it.
+//!
+//! *Invariant*: the process holds no state that the pool has not. Killed, it leaves a mount that
+//! answers nothing, which `engram unmount` takes away; what was acknowledged is in the pool.
+//!
+//! | module | what it offers |
+//! |---|---|
+//! | `arguments` | what it is told to do |
+//! | `background` | going on without the process that was started |
+//! | `serve` | requests of the kernel, and answers |
+//! | `cached` | what the kernel may keep, and for how long |
+//! | `handles` | open files and folders, by the numbers that the kernel has for them |
+
+#![deny(missing_docs)]
+
+mod arguments;
+mod background;
+mod cached;
+mod handles;
+mod serve;
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::process;
+
+use arguments::Arguments;
+use engram::{Error, Kind, Mode, Pool, Result, Scope};
+use engram_fs::{Fs, Options};
+use fuser::{Config, MountOption, Session, SessionACL};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Mounts as the arguments of `engram-mount` say, and serves until the end; or, without
+/// `--foreground`, has the same program do so in the background.
+pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<()> {
+    let arguments = Arguments::parse(arguments)?;
+    if arguments.foreground { mount(&arguments) } else { background::start(&arguments) }
+}
+
+/// Mounts, and serves until the end.
+fn mount(arguments: &Arguments) -> Result<()> {
+    check_place(arguments)?;
+    let mode = if arguments.read_only { Mode::Read } else { Mode::ReadWrite };
+    let pool = Pool::open(&arguments.pool, mode, false)?;
+    let namespace = pool.namespace(&arguments.namespace)?;
+    let root = is_root();
+    if root && namespace.has_realm(Scope::Private)? {
+        return Err(Error::new(
+            Kind::Access,
+            format!(
+                "namespace {:?} has private members of root's, which a mount would show to \
+                 everybody: share them first, or mount as another user",
+                arguments.namespace
+            ),
+        ));
+    }
+    let options = Options { read_only: arguments.read_only, growth: arguments.growth };
+    let fs = Fs::new(namespace, options).map_err(|error| Error::new(Kind::Os, error.message))?;
+    let mut session = Session::new(
+        serve::Served::new(fs, arguments.cache),
+        &arguments.place,
+        &config(arguments, root),
+    )
+    .map_err(|error| refused(arguments, &error))?;
+    let notifier = session.notifier();
+    cached::tell(notifier)
+        .map_err(|error| Error::new(Kind::Os, format!("starting a thread: {error}")))?;
+    end_by_signal(&mut session)?;
+    background::say_ready();
+    let served = session.run();
+    pool.close();
+    served.map_err(|error| {
+        let place = arguments.place.display();
+        Error::new(Kind::Os, format!("serving {place}: {error}"))
+    })
+}
+
+fn config(arguments: &Arguments, root: bool) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        // Whoever unmounts it waits for this process.
+        MountOption::FSName(format!("engram:{}@{}", arguments.pool.display(), process::id())),
+        MountOption::Subtype("engram".to_owned()),
+        MountOption::DefaultPermissions,
+        if arguments.read_only { MountOption::RO } else { MountOption::RW },
+    ];
+    if root {
+        // Device files and set-user-id bits are an ordinary user's mount's never.
+        config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
+    }
+    config.acl = if root { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(arguments.threads);
+    config.clone_fd = true;
+    config
+}
+
+/// Unmounts where the process is told to end.
+fn end_by_signal(session: &mut Session<serve::Served>) -> Result<()> {
+    let refused =
+        |error: std::io::Error| Error::new(Kind::Os, format!("listening for signals: {error}"));
+    let mut unmounter = session.unmount_callable();
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(refused)?;
+    let listen = move || {
+        for _ in signals.forever() {
+            // A mount that is busy goes with its last user; the next signal asks again.
+            let _ = unmounter.unmount();
+        }
+    };
+    std::thread::Builder::new().name("engram-signals".to_owned()).spawn(listen).map_err(refused)?;
+    Ok(())
+}
+
+/// Refuses a place that cannot be mounted upon.
+fn check_place(arguments: &Arguments) -> Result<()> {
+    let place = arguments.place.display();
+    match std::fs::metadata(&arguments.place) {
+        Ok(meta) if meta.is_dir() => {
+            let above = std::fs::metadata(arguments.place.join(".."));
+            if above.is_ok_and(|above| above.dev() != meta.dev()) {
+                let what = format!(
+                    "{place} has something mounted upon it already: unmount that first, or use \
+                     another folder"
+                );
+                return Err(Error::new(Kind::Busy, what));
+            }
+        }
+        Ok(_) => {
+            let what = format!("{place} is no folder: a pool is mounted upon an empty folder");
+            return Err(Error::new(Kind::Argument, what));
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            let what = format!(
+                "the mount at {place} answers nothing, since its process was killed: take it away \
+                 (engram unmount {place})"
+            );
+            return Err(Error::new(Kind::Busy, what));
+        }
+        Err(error) => {
+            let what = format!("{place}: {error}: make the folder first");
+            return Err(Error::new(Kind::NotFound, what));
+        }
+    }
+    if !std::path::Path::new("/dev/fuse").exists() {
+        let what = "there is no /dev/fuse: this machine, or container, does not offer FUSE (a \
+                    container needs --device /dev/fuse)";
+        return Err(Error::new(Kind::Unsupported, what));
+    }
+    Ok(())
+}
+
+/// Why the kernel, or fusermount3, does not mount.
+fn refused(arguments: &Arguments, error: &std::io::Error) -> Error {
+    let place = arguments.place.display();
+    let missing = error.kind() == std::io::ErrorKind::NotFound && !is_root();
+    let advice = if missing {
+        "fusermount3 is missing, by which an ordinary user mounts: install fuse3"
+    } else {
+        "is something mounted there already, or is /dev/fuse closed to this user?"
+    };
+    let what = format!("{place} cannot be mounted upon: {error}; {advice}");
+    Error::new(Kind::Unsupported, what)
+}
+
+/// Whether the process may do all.
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}

@@ -1,0 +1,523 @@
+//! Requests of the kernel, and answers. Each is one call of `Fs`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use engram_fs::{
+    Changes, Clash, Errno, Folder, Fs, Handle, Maker, NodeKind, OpenFlags, Result, Stat, Time,
+    Whence,
+};
+use fuser::{
+    BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags as KernelFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+
+use crate::cached::{self, Cache, Seen};
+use crate::handles::Handles;
+
+/// The most that is written, or read, at once.
+const WRITE_MAX: u32 = 1 << 20;
+const BLOCK: u32 = 4096;
+
+/// A namespace that is served.
+pub struct Served {
+    fs: Fs,
+    cache: Cache,
+    seen: Seen,
+    files: Handles<Handle>,
+    folders: Handles<Folder>,
+}
+
+/// Answers with what a call gives, or its number.
+macro_rules! answer {
+    ($reply:ident, $given:expr, |$value:pat_param| $answer:expr) => {
+        match $given {
+            Ok($value) => $answer,
+            Err(error) => $reply.error(errno(&error)),
+        }
+    };
+}
+
+fn errno(error: &Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(error.code)
+}
+
+fn maker(request: &Request) -> Maker {
+    Maker { uid: request.uid(), gid: request.gid() }
+}
+
+/// A time before 1970 or after.
+fn time_of(at: i64) -> SystemTime {
+    let since = Duration::from_nanos(at.unsigned_abs());
+    if at < 0 { SystemTime::UNIX_EPOCH - since } else { SystemTime::UNIX_EPOCH + since }
+}
+
+fn ns_of(at: SystemTime) -> i64 {
+    match at.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+        Err(before) => {
+            i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |before| -before)
+        }
+    }
+}
+
+fn to_set(time: TimeOrNow) -> Time {
+    match time {
+        TimeOrNow::Now => Time::Now,
+        TimeOrNow::SpecificTime(at) => Time::At(ns_of(at)),
+    }
+}
+
+fn type_of(kind: NodeKind) -> FileType {
+    match kind {
+        NodeKind::File => FileType::RegularFile,
+        NodeKind::Folder => FileType::Directory,
+        NodeKind::Symlink => FileType::Symlink,
+        NodeKind::Fifo => FileType::NamedPipe,
+        NodeKind::Socket => FileType::Socket,
+        NodeKind::CharDevice => FileType::CharDevice,
+        NodeKind::BlockDevice => FileType::BlockDevice,
+    }
+}
+
+fn attr_of(stat: &Stat) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(stat.ino),
+        size: stat.size,
+        blocks: stat.blocks,
+        atime: time_of(stat.accessed),
+        mtime: time_of(stat.written),
+        ctime: time_of(stat.changed),
+        crtime: time_of(stat.created),
+        kind: type_of(stat.kind),
+        perm: stat.mode,
+        nlink: stat.nlink,
+        uid: stat.uid,
+        gid: stat.gid,
+        rdev: stat.rdev as u32,
+        blksize: BLOCK,
+        flags: 0,
+    }
+}
+
+impl Served {
+    pub fn new(fs: Fs, cache: Cache) -> Self {
+        Served {
+            fs,
+            cache,
+            seen: Seen::default(),
+            files: Handles::default(),
+            folders: Handles::default(),
+        }
+    }
+
+    fn file(&self, number: FileHandle) -> Result<std::sync::Arc<Handle>> {
+        self.files.get(number).ok_or_else(|| Errno::new(libc::EBADF, "no such open file"))
+    }
+
+    fn folder(&self, number: FileHandle) -> Result<std::sync::Arc<Folder>> {
+        self.folders.get(number).ok_or_else(|| Errno::new(libc::EBADF, "no such open folder"))
+    }
+
+    fn entry(&self, given: Result<Stat>, reply: ReplyEntry) {
+        answer!(reply, given, |stat| {
+            reply.entry(&self.cache.time(), &attr_of(&stat), Generation(0));
+        });
+    }
+
+    fn attr(&self, given: Result<Stat>, reply: ReplyAttr) {
+        answer!(reply, given, |stat| reply.attr(&self.cache.time(), &attr_of(&stat)));
+    }
+
+    fn empty(given: Result<()>, reply: ReplyEmpty) {
+        answer!(reply, given, |()| reply.ok());
+    }
+}
+
+impl Filesystem for Served {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        let wanted = [
+            InitFlags::FUSE_ASYNC_READ,
+            InitFlags::FUSE_BIG_WRITES,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+        ];
+        for flag in wanted {
+            // A kernel that lacks one does without.
+            let _ = config.add_capabilities(flag);
+        }
+        let _ = config.set_max_write(WRITE_MAX);
+        let _ = config.set_max_readahead(WRITE_MAX);
+        let _ = config.set_max_background(64);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.entry(self.fs.lookup(parent.0, name.as_bytes()), reply);
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.attr(self.fs.stat(ino.0), reply);
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let changes = Changes {
+            mode: mode.map(|mode| (mode & 0o7777) as u16),
+            uid,
+            gid,
+            size,
+            accessed: atime.map(to_set),
+            written: mtime.map(to_set),
+        };
+        self.attr(self.fs.change(ino.0, changes), reply);
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        answer!(reply, self.fs.readlink(ino.0), |target| reply.data(&target));
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = self.fs.mknod(parent.0, name.as_bytes(), mode, u64::from(rdev), maker(request));
+        self.entry(made, reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
+        self.entry(self.fs.mkdir(parent.0, name.as_bytes(), mode, maker(request)), reply);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        Self::empty(self.fs.unlink(parent.0, name.as_bytes()), reply);
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        Self::empty(self.fs.rmdir(parent.0, name.as_bytes()), reply);
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let target = target.as_os_str().as_bytes();
+        self.entry(self.fs.symlink(parent.0, name.as_bytes(), target, maker(request)), reply);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let clash = if flags.is_empty() {
+            Clash::Replace
+        } else if flags == RenameFlags::RENAME_NOREPLACE {
+            Clash::Refuse
+        } else if flags == RenameFlags::RENAME_EXCHANGE {
+            Clash::Exchange
+        } else {
+            return reply.error(fuser::Errno::from_i32(libc::EINVAL));
+        };
+        let (old, new) = (name.as_bytes(), new_name.as_bytes());
+        Self::empty(self.fs.rename(parent.0, old, new_parent.0, new, clash), reply);
+    }
+
+    fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.entry(self.fs.link(ino.0, parent.0, name.as_bytes()), reply);
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: KernelFlags, reply: ReplyOpen) {
+        let opened = self.fs.open(ino.0, OpenFlags::of(flags.0));
+        let opened = opened.and_then(|handle| handle.stat().map(|stat| (handle, stat)));
+        answer!(reply, opened, |(handle, stat)| {
+            let flags = self.seen.opened(self.cache, &stat, &handle);
+            reply.opened(self.files.add(handle), flags);
+        });
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let (exclusive, flags) = (flags & libc::O_EXCL != 0, OpenFlags::of(flags));
+        let mut made = self.fs.create(parent.0, name.as_bytes(), mode, flags, maker(request));
+        if made.as_ref().is_err_and(|error| error.code == libc::EEXIST && !exclusive) {
+            // Somebody else has made it since the kernel looked.
+            let found = self.fs.lookup(parent.0, name.as_bytes());
+            made = found.and_then(|stat| Ok((stat, self.fs.open(stat.ino, flags)?)));
+        }
+        answer!(reply, made, |(stat, handle)| {
+            let flags = self.seen.opened(self.cache, &stat, &handle);
+            let (time, attr) = (self.cache.time(), attr_of(&stat));
+            reply.created(&time, &attr, Generation(0), self.files.add(handle), flags);
+        });
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        number: FileHandle,
+        offset: u64,
+        size: u32,
+        _: KernelFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut bytes = vec![0; size as usize];
+        // The kernel reads a page of what was opened to be written alone, before it writes a part.
+        let read = self.file(number).and_then(|handle| handle.read_any(offset, &mut bytes));
+        answer!(reply, read, |count| reply.data(&bytes[..count]));
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        number: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: KernelFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let written = self.file(number).and_then(|handle| handle.write_where(offset, data));
+        answer!(reply, written, |(at, count)| {
+            reply.written(count as u32);
+            if at != offset {
+                // It was appended behind what others have: the kernel thinks it is elsewhere.
+                cached::forget_pages(ino.0);
+            }
+        });
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        number: FileHandle,
+        _: KernelFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        drop(self.files.remove(number));
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, number: FileHandle, _: bool, reply: ReplyEmpty) {
+        Self::empty(self.file(number).and_then(|handle| handle.sync()), reply);
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, _: KernelFlags, reply: ReplyOpen) {
+        let flags = match self.cache {
+            Cache::Job => FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE,
+            _ => FopenFlags::empty(),
+        };
+        answer!(reply, self.fs.open_folder(ino.0), |folder| {
+            reply.opened(self.folders.add(folder), flags);
+        });
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        number: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let listed = self.folder(number).and_then(|folder| {
+            folder.list(offset, |entry, behind| {
+                !reply.add(INodeNo(entry.ino), behind, type_of(entry.kind), &entry.name)
+            })
+        });
+        answer!(reply, listed, |()| reply.ok());
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        number: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let time = self.cache.time();
+        let listed = self.folder(number).and_then(|folder| {
+            folder.list(offset, |entry, behind| {
+                // One that is gone since the folder was read is left out.
+                let Ok(stat) = self.fs.stat_entry(entry) else { return true };
+                let attr = attr_of(&stat);
+                let ino = INodeNo(entry.ino);
+                !reply.add(ino, behind, &entry.name, &time, &attr, Generation(0))
+            })
+        });
+        answer!(reply, listed, |()| reply.ok());
+    }
+
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        number: FileHandle,
+        _: KernelFlags,
+        reply: ReplyEmpty,
+    ) {
+        drop(self.folders.remove(number));
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        // A name is as durable as any commit.
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        answer!(reply, self.fs.statfs(), |stats| {
+            let (all, free) = (stats.size / u64::from(BLOCK), stats.free / u64::from(BLOCK));
+            // A file takes 64 bytes of the arena at least, and some of the catalog.
+            let files = stats.free / 64;
+            reply.statfs(all, free, free, files, files, BLOCK, 255, BLOCK);
+        });
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        Self::empty(self.fs.set_xattr(ino.0, name.as_bytes(), value, flags), reply);
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        answer!(reply, self.fs.get_xattr(ino.0, name.as_bytes()), |value| {
+            give(reply, &value, size);
+        });
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let names = self.fs.list_xattr(ino.0).map(|names| {
+            names.into_iter().fold(Vec::new(), |mut all, name| {
+                all.extend_from_slice(name.as_bytes());
+                all.push(0);
+                all
+            })
+        });
+        answer!(reply, names, |names| give(reply, &names, size));
+    }
+
+    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        Self::empty(self.fs.remove_xattr(ino.0, name.as_bytes()), reply);
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        number: FileHandle,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let done = self.file(number).and_then(|handle| handle.fallocate(mode, offset, len));
+        Self::empty(done, reply);
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        number: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let whence = match whence {
+            libc::SEEK_DATA => Whence::Data,
+            libc::SEEK_HOLE => Whence::Hole,
+            _ => return reply.error(fuser::Errno::from_i32(libc::EINVAL)),
+        };
+        let Ok(from) = u64::try_from(offset) else {
+            return reply.error(fuser::Errno::from_i32(libc::ENXIO));
+        };
+        let found = self.file(number).and_then(|handle| handle.seek(whence, from));
+        answer!(reply, found, |at| reply.offset(at as i64));
+    }
+}
+
+/// Gives an attribute, or how long it is.
+fn give(reply: ReplyXattr, value: &[u8], size: u32) {
+    if size == 0 {
+        reply.size(value.len() as u32);
+    } else if value.len() <= size as usize {
+        reply.data(value);
+    } else {
+        reply.error(fuser::Errno::from_i32(libc::ERANGE));
+    }
+}
