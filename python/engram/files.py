@@ -7,9 +7,10 @@ whole are the same thing.
 
 import io
 import os
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any, Self
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,6 +171,34 @@ class File(io.RawIOBase):
         self._check(self._writes, "writing")
         self._file.punch(whole_number("offset", offset), whole_number("nbytes", nbytes))
 
+    @contextmanager
+    def lock(
+        self, mode: Literal["r", "w"] = "w", *, timeout: float | None = None
+    ) -> Iterator[None]:
+        """Lock it for a with-block, against programs on a mount, and others that lock it so.
+
+        It is the lock that `flock` takes on a mount with `--cache shared` or `none`: "w" excludes
+        all others, "r" those who ask for "w". Ranges that programs lock by `fcntl` are in its way,
+        too. Every block is a taker of its own: within another one of the same file it waits. The
+        kernel drops it with the process, however that ends. `timeout` is in seconds; None waits for
+        ever, until Ctrl-C. The lock of the object (`pool["x"].lock()`) is another one.
+
+        Raises
+        ------
+        BusyError
+            If it could not be had in time.
+
+        """
+        self._check(True, "")
+        if mode not in {"r", "w"}:
+            raise ArgumentError(f'mode {mode!r} is unknown: lock a file with "r" or "w"')
+        locks = self._file.range_locks()
+        try:
+            _wait_for(lambda: locks.try_lock(mode == "w"), timeout, self.name)
+            yield
+        finally:
+            locks.release()
+
     def view(self, mode: str = "r") -> NDArray[np.uint8]:
         """Give its bytes as an array on the pool's own memory, as `Blob.view` does."""
         self._check(True, "")
@@ -215,6 +244,20 @@ class File(io.RawIOBase):
     def __repr__(self) -> str:
         state = " (closed)" if self.closed else ""
         return f"<engram.File {self._blob.oid:#x} {self.mode!r}{state}>"
+
+
+def _wait_for(taken: Callable[[], bool], timeout: float | None, name: str) -> None:
+    """Ask again and again, in steps that grow to some milliseconds."""
+    end = None if timeout is None else time.monotonic() + timeout
+    step = 0.0002
+    while not taken():
+        if end is not None and time.monotonic() >= end:
+            raise BusyError(
+                f"the file {name!r} is locked by another program, and was for {timeout} s: try "
+                "again later"
+            )
+        time.sleep(step)
+        step = min(step * 2, 0.01)
 
 
 def _bytes_of(buffer: Any) -> NDArray[np.uint8]:

@@ -176,6 +176,8 @@ class Compaction:
     """Of the catalogs."""
     arena: tuple[int, int]
     """Of the space for values."""
+    joined: int
+    """Files that lay in fragments, and lie in one piece now, but for their holes."""
     skipped: tuple[str, ...]
     """What this user may not open, and is as it was."""
     left_out: tuple[PartLeftOut, ...] = ()
@@ -192,7 +194,7 @@ class Compaction:
 def compact(path: str | os.PathLike[str], *, allow_partial: bool = False) -> Compaction:
     """Give back what the catalogs of a pool, and its space for values, do not need any more.
 
-    Nobody may have the pool open or views of it, this process neither: a process that opens it
+    A file in many fragments is put into one piece, where there is space for it; holes stay. Nobody may have the pool open or views of it, this process neither: a process that opens it
     meanwhile waits. A death on the way leaves each part as it was, or compacted. What is another
     user's and damaged stays as it is, and `left_out` names it; for root it is so with all that is
     damaged, and with `allow_partial` also with what is the caller's own.
@@ -210,11 +212,11 @@ def compact(path: str | os.PathLike[str], *, allow_partial: bool = False) -> Com
 
     """
     found = _engram.compact(absolute(path), allow_partial)
-    realms, catalog, arena, skipped, left_out = found
+    realms, catalog, arena, joined, skipped, left_out = found
     before, after = catalog
     spans_before, spans_after = arena
     spans = (spans_before, spans_after)
-    return Compaction(realms, (before, after), spans, tuple(skipped), parts(left_out))
+    return Compaction(realms, (before, after), spans, joined, tuple(skipped), parts(left_out))
 
 
 @dataclass(frozen=True, slots=True)

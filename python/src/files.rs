@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 
-use engram::{File as EngineFile, Member, NewObject, Oid, Seek};
+use engram::{File as EngineFile, LockMode, Member, NewObject, Oid, Seek};
 use engram_fs::properties::PosixProperties;
 use engram_fs::{Fs, Ino, Maker, NodeKind, Stat};
 use numpy::PyUntypedArray;
@@ -110,10 +110,39 @@ impl File {
         Ok(segments.iter().map(|segment| (segment.at, segment.end() - segment.at)).collect())
     }
 
+    /// Locks of it for one taker, who has none yet.
+    fn range_locks(&self) -> Result<RangeLocks> {
+        Ok(RangeLocks { ranges: Mutex::new(Some(self.open()?.range_locks()?)) })
+    }
+
     /// Lets go of it; what this process has open of it otherwise stays so.
     fn close(&self, py: Python<'_>) {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(file));
+    }
+}
+
+/// One taker's locks of a file.
+#[pyclass(frozen, module = "engram._engram")]
+pub struct RangeLocks {
+    /// `None` once they are let go of.
+    ranges: Mutex<Option<engram::RangeLocks>>,
+}
+
+#[pymethods]
+impl RangeLocks {
+    /// Locks all of the file; false if others have locked some of it.
+    fn try_lock(&self, write: bool) -> Result<bool> {
+        let mode = if write { LockMode::Write } else { LockMode::Read };
+        match &*self.ranges.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(ranges) => Ok(ranges.try_lock(mode, 0, 0)?),
+            None => Err(argument("the lock was let go of: take another")),
+        }
+    }
+
+    /// Lets go of it.
+    fn release(&self) {
+        drop(self.ranges.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 

@@ -18,9 +18,9 @@ type Damaged = (String, Option<&'static str>, Option<u32>, String);
 /// damaged.
 type Copied = (PathBuf, u64, u64, u64, Vec<String>, Vec<Damaged>);
 
-/// What compacting did: realms; bytes of catalogs and of arenas, before and after; what this user
-/// may not open, what is damaged.
-type Compacted = (u64, [u64; 2], [u64; 2], Vec<String>, Vec<Damaged>);
+/// What compacting did: realms; bytes of catalogs and of arenas, before and after; files that are in
+/// one piece now; what this user may not open, what is damaged.
+type Compacted = (u64, [u64; 2], [u64; 2], u64, Vec<String>, Vec<Damaged>);
 
 /// What an upgrade has done: where the pool is, its format before and now, whether one that was
 /// interrupted has been ended; realms, objects, bytes, what was left out.
@@ -120,7 +120,8 @@ pub fn compact(py: Python<'_>, path: PathBuf, allow_partial: Truth) -> Result<Co
         .detach(move || engram::compact_with(&path, allow_partial.0))
         .map_err(|e| of_pool(py, e))?;
     let left_out = report.left_out.into_iter().map(damaged).collect();
-    Ok((report.realms, report.catalog, report.arena, report.skipped, left_out))
+    let engram::CompactReport { realms, catalog, arena, joined, skipped, .. } = report;
+    Ok((realms, catalog, arena, joined, skipped, left_out))
 }
 
 /// Makes a pool of an earlier format one of this format, in place or as a copy.

@@ -60,7 +60,9 @@ mod _engram {
     #[pymodule_export]
     use crate::field::array_field;
     #[pymodule_export]
-    use crate::files::{File, Posix, create_file, follow, link, posix_of, serve_mount, symlink};
+    use crate::files::{
+        File, Posix, RangeLocks, create_file, follow, link, posix_of, serve_mount, symlink,
+    };
     #[pymodule_export]
     use crate::group::{
         GroupInfo, check_deletable, contains, count, create_group, delete, find, group_info,

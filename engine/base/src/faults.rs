@@ -208,6 +208,8 @@ mod enabled {
         "backup.synced",
         "backup.named",
         "compact.locked",
+        "join.copied",
+        "join.committed",
         "compact.rows",
         "compact.filled",
         "compact.exchanged",

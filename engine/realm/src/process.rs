@@ -132,6 +132,13 @@ pub fn detach(dir: &Path) {
     }
 }
 
+/// Does something while nothing else in this process uses a core, or comes to; `None` if something
+/// does. The caller has one session of it. A fork, and any realm that is opened, wait for the end.
+pub(crate) fn alone<T>(core: &Core, work: impl FnOnce() -> T) -> Option<T> {
+    let _registry = registry();
+    core.is_used_once().then(work)
+}
+
 /// Shuts a core that nobody uses any more, unless somebody has come since.
 pub(crate) fn retire(core: &Arc<Core>) {
     let mut slot = registry();

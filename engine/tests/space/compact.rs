@@ -6,12 +6,19 @@ use crate::common::{
     Fixture, Random, alone, attach, check, die_at_step, filled, fork, lookup, map_of, put, read,
     seed, sound, view,
 };
-use engram::{CreateOptions, Kind, Mode, Pool, faults};
+use engram::{CreateOptions, Kind, Mode, NewObject, Placement, Pool, Realm, faults};
 
 fn span_bytes(pool: &Path, uuid: &str) -> u64 {
     let folder = pool.join(uuid).join("default/shared");
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.metadata().unwrap().len()).sum()
+}
+
+/// In how many segments the files lie.
+fn pieces(realm: &Realm) -> [usize; 2] {
+    ["files/even", "files/odd"].map(|path| {
+        realm.open_file(lookup(realm, path).unwrap(), false).unwrap().segments().unwrap().len()
+    })
 }
 
 /// A pool with holes: spans of 16 MiB at least, of which some hold nothing, and a large catalog.
@@ -45,7 +52,24 @@ fn with_holes(path: &Path, random: &mut Random) -> String {
         realm.delete(realm.root(), &format!("small/{at}")).unwrap();
     }
     realm.commit_batch().unwrap();
+    with_fragments(&realm);
     pool.uuid().to_owned()
+}
+
+/// Two files that grew by turns, one of them with a hole.
+fn with_fragments(realm: &Realm) {
+    realm.set_file_growth(4096, 4096).unwrap();
+    let made = |name: &str| {
+        let made = realm.put(realm.root(), name, &NewObject::blob(), b"", Placement::default());
+        realm.open_file(made.unwrap(), true).unwrap()
+    };
+    let files = [made("files/even"), made("files/odd")];
+    for round in 0..40_u8 {
+        for file in &files {
+            file.append(&filled(u64::from(round), 1, 4096)).unwrap();
+        }
+    }
+    files[0].punch(4096 * 10, 4096 * 5).unwrap();
 }
 
 #[test]
@@ -59,9 +83,11 @@ fn holes_are_given_back_and_all_is_there() {
             let (pool, realm) = attach(&path, Mode::Read);
             let there = map_of(&realm, "");
             let oids: Vec<_> = there.keys().map(|path| lookup(&realm, path)).collect();
+            assert_eq!(pieces(&realm), [41, 40], "files in fragments");
             pool.close();
             let before = sound(&path);
             let report = engram::compact(&path).unwrap();
+            assert_eq!(report.joined, 2);
             assert_eq!(report.arena[0], before.arena);
             assert!(report.arena[1] < report.arena[0], "{report:?}");
             assert!(report.catalog[1] < report.catalog[0], "{report:?}");
@@ -71,8 +97,9 @@ fn holes_are_given_back_and_all_is_there() {
             assert_eq!((after.arena, after.pending), (report.arena[1], 0));
             // A second time there is nothing to do.
             let again = engram::compact(&path).unwrap();
-            assert_eq!(again.arena[1], report.arena[1]);
+            assert_eq!((again.arena[1], again.joined), (report.arena[1], 0));
             let (pool, realm) = attach(&path, Mode::ReadWrite);
+            assert_eq!(pieces(&realm), [2, 1], "one piece each, but for the hole");
             assert!(map_of(&realm, "") == there);
             assert!(there.keys().map(|path| lookup(&realm, path)).eq(oids));
             // The arena grows again, with numbers of files that nobody has.
@@ -132,6 +159,10 @@ fn an_open_pool_is_not_compacted() {
     });
 }
 
+fn of_compaction(step: &str) -> bool {
+    step.starts_with("compact.") || step.starts_with("join.")
+}
+
 /// Killed at every step: the old realm or the new one is there, whole, and nothing is left over.
 #[test]
 fn who_dies_compacting_leaves_the_old_realm_or_the_new_one() {
@@ -139,7 +170,7 @@ fn who_dies_compacting_leaves_the_old_realm_or_the_new_one() {
         let mut random = Random(seed());
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut kills = 0;
-        for &step in faults::ALL.iter().filter(|step| step.starts_with("compact.")) {
+        for &step in faults::ALL.iter().filter(|step| of_compaction(step)) {
             for mode in [Mode::ReadWrite, Mode::Read] {
                 let path = dir.path().join(format!("{step}{mode:?}"));
                 let uuid = with_holes(&path, &mut random);

@@ -9,6 +9,9 @@ use crate::errno::{Errno, Result, gone_is_stale, refuse};
 use crate::fs::{Fs, Ino};
 use crate::stat::{Defaults, NodeKind, Stat};
 
+/// So much is copied from file to file at a time.
+const COPY_PIECE: u64 = 1 << 20;
+
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "open's own flags, one each")]
@@ -216,6 +219,14 @@ impl Handle {
         self.core.ino
     }
 
+    /// The engine's file that it is; `None` of what is only shown.
+    pub(crate) fn file(&self) -> Option<&File> {
+        match &self.core.body {
+            Body::File(file) => Some(file),
+            _ => None,
+        }
+    }
+
     /// How it was opened.
     pub fn flags(&self) -> OpenFlags {
         self.flags
@@ -313,6 +324,35 @@ impl Handle {
             Some(at) => Ok(at),
             None => refuse!(ENXIO, "there is none from {offset} on"),
         }
+    }
+
+    /// Copies a range to another file, or elsewhere in the same; how many bytes, which are fewer
+    /// where this one ends. The two ranges must not overlap within a file.
+    pub fn copy_range(&self, from: u64, into: &Handle, to: u64, len: u64) -> Result<u64> {
+        let overlap = from < to.saturating_add(len) && to < from.saturating_add(len);
+        if self.ino() == into.ino() && overlap {
+            refuse!(EINVAL, "a range cannot be copied onto a part of itself");
+        }
+        if into.append {
+            refuse!(EBADF, "what is opened to append to is not copied into");
+        }
+        let mut piece = vec![0; COPY_PIECE.min(len) as usize];
+        let mut done = 0;
+        while done < len {
+            let most = COPY_PIECE.min(len - done) as usize;
+            let copied = match self.read(from + done, &mut piece[..most]) {
+                Ok(0) => break,
+                Ok(count) => into.write(to + done, &piece[..count]),
+                Err(error) => Err(error),
+            };
+            match copied {
+                Ok(count) => done += count as u64,
+                Err(error) if done == 0 => return Err(error),
+                // The next call meets it again.
+                Err(_) => break,
+            }
+        }
+        Ok(done)
     }
 
     /// Makes what anybody has written to it durable, where the pool promises that.

@@ -21,6 +21,7 @@
 //! | [`fs`] | [`Fs`]: names made, found, changed and taken away |
 //! | [`handle`] | [`Handle`]: bytes of an open file |
 //! | [`folder`] | [`Folder`]: a folder that is listed |
+//! | [`locks`] | locks of ranges that programs take |
 //! | [`walk`] | paths that are followed, for callers that have no kernel to do so |
 //! | [`xattr`] | extended attributes, which are the member's attributes |
 //! | [`shown`] | nodes that no record has: `T.npy`, `.engram/query/…` |
@@ -31,15 +32,18 @@ pub mod errno;
 pub mod folder;
 pub mod fs;
 pub mod handle;
+pub mod locks;
 pub mod properties;
 pub mod shown;
 pub mod stat;
 pub mod walk;
 pub mod xattr;
 
+pub use engram::LockMode;
 pub use errno::{Errno, Result};
 pub use folder::{Entry, Folder};
 pub use fs::{Changes, Clash, Fs, Ino, Maker, Options, ROOT, Statfs, Time, now};
 pub use handle::{Handle, OpenFlags, Whence};
+pub use locks::{ByteRange, Locks, Taker};
 pub use stat::{NodeKind, Stat};
 pub use walk::Walked;

@@ -7,6 +7,9 @@
 //!   meanwhile.
 //! * `none`: each call asks, and bytes go past the kernel's pages.
 //!
+//! A program that takes a lock in `shared` reads what others have written until then: pages that
+//! may be older are forgotten before it has the lock.
+//!
 //! Where bytes come to lie elsewhere than the kernel thinks, as when two processes append, it is
 //! told to forget its pages of the file.
 
@@ -15,7 +18,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use engram_fs::{Handle, Ino, Stat};
+use engram_fs::{Handle, Ino, Result, Stat};
 use fuser::{FopenFlags, INodeNo, Notifier};
 
 /// So many files are remembered as they were opened.
@@ -72,22 +75,32 @@ impl Seen {
             Cache::Shared if !handle.grows() => FopenFlags::empty(),
             Cache::None => past,
             Cache::Job => FopenFlags::FOPEN_KEEP_CACHE,
-            Cache::Shared => {
-                let now = (stat.size, stat.changed);
-                let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-                if seen.len() >= KNOWN_MAX {
-                    seen.clear();
-                }
-                if seen.insert(stat.ino, now) == Some(now) {
-                    FopenFlags::FOPEN_KEEP_CACHE
-                } else {
-                    FopenFlags::empty()
-                }
-            }
+            Cache::Shared if self.is_same(stat) => FopenFlags::FOPEN_KEEP_CACHE,
+            Cache::Shared => FopenFlags::empty(),
         }
+    }
+
+    /// Whether the kernel's pages of a file are good that is locked now: a program that locks what
+    /// others change reads after that. If not, they are to be forgotten.
+    pub fn locked(&self, cache: Cache, handle: &Handle) -> Result<bool> {
+        match cache {
+            Cache::Job | Cache::None => Ok(true),
+            Cache::Shared => Ok(handle.grows() && self.is_same(&handle.stat()?)),
+        }
+    }
+
+    /// Whether a file is as it was when this was asked last.
+    fn is_same(&self, stat: &Stat) -> bool {
+        let now = (stat.size, stat.changed);
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= KNOWN_MAX {
+            seen.clear();
+        }
+        seen.insert(stat.ino, now) == Some(now)
     }
 }
 
+static KERNEL: OnceLock<Notifier> = OnceLock::new();
 static FORGOTTEN: OnceLock<Sender<Ino>> = OnceLock::new();
 
 /// Takes the way by which the kernel is told what to forget.
@@ -96,15 +109,20 @@ static FORGOTTEN: OnceLock<Sender<Ino>> = OnceLock::new();
 /// that may be a request which the thread that serves has yet to answer.
 pub fn tell(notifier: Notifier) -> std::io::Result<()> {
     let (sender, numbers) = channel::<Ino>();
-    let forget = move || {
-        for ino in numbers {
-            // The kernel may have nothing of it: that is what is wanted.
-            let _ = notifier.inval_inode(INodeNo(ino), 0, 0);
-        }
-    };
+    let _ = KERNEL.set(notifier);
+    let forget = move || numbers.into_iter().for_each(forget_now);
     std::thread::Builder::new().name("engram-forget".to_owned()).spawn(forget)?;
     let _ = FORGOTTEN.set(sender);
     Ok(())
+}
+
+/// Has the kernel forget its pages of a file, and what it knows of its size. For a thread that
+/// serves no requests.
+pub fn forget_now(ino: Ino) {
+    if let Some(kernel) = KERNEL.get() {
+        // The kernel may have nothing of it: that is what is wanted.
+        let _ = kernel.inval_inode(INodeNo(ino), 0, 0);
+    }
 }
 
 /// Has the kernel forget its pages of a file, soon.

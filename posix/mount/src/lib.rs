@@ -14,6 +14,7 @@
 //! | `background` | going on without the process that was started |
 //! | `serve` | requests of the kernel, and answers |
 //! | `cached` | what the kernel may keep, and for how long |
+//! | `waits` | programs that wait for a lock |
 //! | `handles` | open files and folders, by the numbers that the kernel has for them |
 
 #![deny(missing_docs)]
@@ -23,6 +24,7 @@ mod background;
 mod cached;
 mod handles;
 mod serve;
+mod waits;
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;

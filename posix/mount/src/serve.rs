@@ -3,24 +3,29 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use engram_fs::{
-    Changes, Clash, Errno, Folder, Fs, Handle, Maker, NodeKind, OpenFlags, Result, Stat, Time,
-    Whence,
+    ByteRange, Changes, Clash, Errno, Folder, Fs, Handle, LockMode, Locks, Maker, NodeKind,
+    OpenFlags, Result, Stat, Taker, Time, Whence,
 };
 use fuser::{
-    BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags as KernelFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek,
-    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags as KernelFlags, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 
 use crate::cached::{self, Cache, Seen};
 use crate::handles::Handles;
+use crate::waits::{Waiting, Waits};
 
 /// The most that is written, or read, at once.
 const WRITE_MAX: u32 = 1 << 20;
+/// The most that is copied from file to file at once: the program asks for the rest.
+const COPY_MAX: u64 = 16 << 20;
 const BLOCK: u32 = 4096;
 
 /// A namespace that is served.
@@ -30,6 +35,8 @@ pub struct Served {
     seen: Seen,
     files: Handles<Handle>,
     folders: Handles<Folder>,
+    locks: Arc<Locks>,
+    waits: Waits,
 }
 
 /// Answers with what a call gives, or its number.
@@ -112,14 +119,16 @@ impl Served {
             seen: Seen::default(),
             files: Handles::default(),
             folders: Handles::default(),
+            locks: Arc::default(),
+            waits: Waits::default(),
         }
     }
 
-    fn file(&self, number: FileHandle) -> Result<std::sync::Arc<Handle>> {
+    fn file(&self, number: FileHandle) -> Result<Arc<Handle>> {
         self.files.get(number).ok_or_else(|| Errno::new(libc::EBADF, "no such open file"))
     }
 
-    fn folder(&self, number: FileHandle) -> Result<std::sync::Arc<Folder>> {
+    fn folder(&self, number: FileHandle) -> Result<Arc<Folder>> {
         self.folders.get(number).ok_or_else(|| Errno::new(libc::EBADF, "no such open folder"))
     }
 
@@ -150,7 +159,10 @@ impl Filesystem for Served {
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ];
-        for flag in wanted {
+        // Where this mount alone changes the pool, the kernel's own locks do, which take no request.
+        let locks = [InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS];
+        let locks = if self.cache == Cache::Job { &locks[..0] } else { &locks[..] };
+        for flag in wanted.iter().chain(locks).copied() {
             // A kernel that lacks one does without.
             let _ = config.add_capabilities(flag);
         }
@@ -346,14 +358,93 @@ impl Filesystem for Served {
         });
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        if self.cache == Cache::Job {
+            // Nothing is to be done when a descriptor is closed: the kernel asks no more.
+            return reply.error(fuser::Errno::ENOSYS);
+        }
+        self.locks.closed(ino.0, owner.0);
         reply.ok();
+    }
+
+    fn getlk(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        number: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        _: u32,
+        reply: ReplyLock,
+    ) {
+        let range = ByteRange::of(start, end);
+        let found = self.file(number).and_then(|handle| {
+            let mode = if kind == libc::F_RDLCK { LockMode::Read } else { LockMode::Write };
+            self.locks.in_the_way(&handle, owner.0, mode, range)
+        });
+        answer!(reply, found, |found| match found {
+            None => reply.locked(0, 0, libc::F_UNLCK, 0),
+            // Its owner may be a process that this one cannot name.
+            Some(found) => {
+                let (first, last) = ByteRange { from: found.from, len: found.len }.ends();
+                let kind = match found.mode {
+                    LockMode::Read => libc::F_RDLCK,
+                    LockMode::Write => libc::F_WRLCK,
+                };
+                reply.locked(first, last, kind, 0);
+            }
+        });
+    }
+
+    fn setlk(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        number: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        _: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let range = ByteRange::of(start, end);
+        let taker = Taker { owner: owner.0, description: number.0 };
+        let mode = match kind {
+            libc::F_RDLCK => LockMode::Read,
+            libc::F_WRLCK => LockMode::Write,
+            _ => {
+                let unlocked = self.file(number);
+                let unlocked =
+                    unlocked.and_then(|handle| self.locks.unlock(&handle, owner.0, range));
+                return Self::empty(unlocked, reply);
+            }
+        };
+        let locked = self.file(number).and_then(|handle| {
+            let locked = self.locks.try_lock(&handle, taker, mode, range)?;
+            let good = locked && self.seen.locked(self.cache, &handle)?;
+            Ok((locked, good, handle))
+        });
+        answer!(reply, locked, |(locked, good, handle)| {
+            if good {
+                reply.ok();
+            } else if locked || sleep {
+                let thread = request.pid();
+                let waiting = Waiting { handle, taker, mode, range, locked, thread, reply };
+                self.waits.add(&self.locks, waiting);
+            } else {
+                reply.error(fuser::Errno::EAGAIN);
+            }
+        });
     }
 
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         number: FileHandle,
         _: KernelFlags,
         _: Option<LockOwner>,
@@ -361,6 +452,7 @@ impl Filesystem for Served {
         reply: ReplyEmpty,
     ) {
         drop(self.files.remove(number));
+        self.locks.released(ino.0, number.0);
         reply.ok();
     }
 
@@ -487,6 +579,26 @@ impl Filesystem for Served {
     ) {
         let done = self.file(number).and_then(|handle| handle.fallocate(mode, offset, len));
         Self::empty(done, reply);
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        from: FileHandle,
+        offset_from: u64,
+        _: INodeNo,
+        into: FileHandle,
+        offset_into: u64,
+        len: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let copied = self.file(from).and_then(|from| {
+            let into = self.file(into)?;
+            from.copy_range(offset_from, &into, offset_into, len.min(COPY_MAX))
+        });
+        answer!(reply, copied, |count| reply.written(count as u32));
     }
 
     fn lseek(

@@ -99,7 +99,7 @@ def compact(
     if json:
         told = {what: {"before": a, "after": b} for what, (a, b) in parts.items()}
         left = {"skipped": list(done.skipped), "left_out": _told(done)}
-        terminal.print_json({"realms": done.realms, **told, **left})
+        terminal.print_json({"realms": done.realms, **told, "joined": done.joined, **left})
         _end(done, allow_partial=allow_partial)
         return
     if all(before == after for before, after in parts.values()):
@@ -108,6 +108,8 @@ def compact(
     else:
         for what, (before, after) in parts.items():
             terminal.say(f"{what}: {human(before)} before, {human(after)} after")
+    if done.joined:
+        terminal.say(f"files in fragments, now in one piece each: {done.joined}")
     for name in done.skipped:
         terminal.say(f"  not compacted: {name}, which this user may not open")
     for part in done.left_out:

@@ -181,6 +181,11 @@ impl Core {
         self.users.load(Ordering::Acquire) > 0
     }
 
+    /// Whether one session uses it, and nothing else; asked while holding the registry.
+    pub(crate) fn is_used_once(&self) -> bool {
+        self.users.load(Ordering::Acquire) == 1
+    }
+
     /// One more open pool.
     pub(crate) fn add_session(&self) {
         self.sessions.fetch_add(1, Ordering::AcqRel);

@@ -55,11 +55,15 @@
 //! | `segments` | rows of segments, as they come and go |
 //! | `resize` | other sizes, space before bytes, holes made |
 //! | `small` | files without segments, and how they get some |
+//! | `ranges` | locks of ranges |
 //! | `view` | a file as one piece of memory |
+//! | `join` | segments that touch, made one by a compaction |
 //! | `orphans` | files without names, when nobody has them open any more |
 
+mod join;
 mod map;
 mod orphans;
+mod ranges;
 mod resize;
 mod segments;
 mod small;
@@ -72,12 +76,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use self::map::{FileMap, Known};
-use crate::batch;
 use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::snapshot::SnapshotHandle;
 use crate::realm::{Mode, Realm, space};
 use crate::session::Session;
+use crate::{batch, process};
 use engram_base::clock;
 use engram_base::error::Result;
 use engram_base::fail;
@@ -97,6 +101,7 @@ use std::time::SystemTime;
 
 pub(crate) use self::orphans::sweep as sweep_orphans;
 pub use self::orphans::sweep_all as sweep_all_orphans;
+pub use self::ranges::{LockedRange, RangeLocks};
 pub use self::segments::FileSegment;
 pub(super) use self::view::{fill_holes, view_in};
 
@@ -133,6 +138,7 @@ struct OpenFile {
     known: RwLock<Known>,
     /// Whether this process has changed it.
     wrote: AtomicBool,
+    stand_in: ranges::OwnStandIn,
 }
 
 /// A file that is open. Cheap to clone; every method may be called from any thread.
@@ -193,6 +199,7 @@ pub(super) fn open_file(realm: &Realm, oid: Oid, write: bool) -> Result<File> {
         fixed: class != Class::Blob,
         known: RwLock::default(),
         wrote: AtomicBool::new(false),
+        stand_in: ranges::OwnStandIn::default(),
     });
     known.insert(oid, Arc::downgrade(&open));
     Ok(file(open))
@@ -335,6 +342,18 @@ pub(super) fn see_heads<'i>(
         info.head = Some(facts);
     }
     Ok(())
+}
+
+/// Puts the files of a realm in order before it is compacted: fragments are joined, and what the
+/// dead have left of locks goes. How many files were in fragments. The caller has the compaction
+/// lock, and has seen that no other process has the realm open; where this one uses it otherwise,
+/// nothing is done.
+pub fn put_in_order(core: &Arc<Core>) -> Result<u64> {
+    process::alone(core, || {
+        ranges::clear_stand_ins(&core.setup);
+        join::join_fragments(core)
+    })
+    .unwrap_or(Ok(0))
 }
 
 /// Now, in ns since 1970.
@@ -514,6 +533,12 @@ impl File {
             }
             Known::Record => Ok(false),
         }
+    }
+
+    /// Locks of ranges of it, for one taker; nothing is locked yet.
+    pub fn range_locks(&self) -> Result<RangeLocks> {
+        self.check_open()?;
+        RangeLocks::open(&self.open)
     }
 
     /// Its segments, in order; none of a small one.

@@ -2,7 +2,8 @@
 //!
 //! A catalog keeps the pages that it once needed, an arena the spans. Both are given back while
 //! nobody has the realm open: (1) the compaction lock is taken, and nobody is there (see
-//! `compaction_lock`); (2) all rows go into a new catalog, `catalog.new`, in which spans that hold
+//! `compaction_lock`); files in fragments become files in one piece, in the old catalog
+//! (`engram_realm::files`); (2) all rows go into a new catalog, `catalog.new`, in which spans that hold
 //! nothing have no rows, and values behind them have moved up: their records say so, their bytes
 //! stay in their files; (3) it is synced; (4) the two catalogs change places in one step, which is
 //! the one moment at which anything changes for anybody; (5) the old catalog goes, and then the
@@ -22,6 +23,7 @@ use std::collections::HashSet;
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::left_out::{LeavingOut, LeftOut, is_damage, shown};
 use super::{MovedValue, check_places, finish_catalog, rewrite_rows, rewrite_space, values};
@@ -41,7 +43,7 @@ use engram_pool::check_devices;
 use engram_pool::namespace;
 use engram_realm::compaction_lock::{CompactionLock, new_catalog};
 use engram_realm::process;
-use engram_realm::{Purpose, Setup, sweep_spans};
+use engram_realm::{Core, Purpose, Setup, sweep_spans};
 use engram_records::extent::{Extent, PAGE};
 use engram_space::extent::{Span, vacant_rows};
 use engram_space::lease::Peers;
@@ -55,6 +57,8 @@ pub struct CompactReport {
     pub catalog: [u64; 2],
     /// Bytes that spans had, and have.
     pub arena: [u64; 2],
+    /// Files whose fragments are in one piece now, but for their holes.
+    pub joined: u64,
     /// What this user may not open.
     pub skipped: Vec<String>,
     /// What is damaged, and is as it was.
@@ -120,12 +124,24 @@ pub fn compact_with(path: &Path, allow_partial: bool) -> Result<CompactReport> {
     Ok(report)
 }
 
-/// Refuses a realm that anybody has open; `doing` says what that would be in the way of.
-pub(super) fn refuse_others(setup: &Setup, doing: &str) -> Result<()> {
+/// The processes that have a realm open, or view what is in it.
+fn users(setup: &Setup) -> Result<Vec<u32>> {
     let mut peers = Peers::default();
     peers.refresh(&setup.leases(), 0, 0)?;
     let mut pids: Vec<u32> = peers.alive().into_iter().map(|(_, owner)| owner.pid).collect();
     pids.sort_unstable();
+    Ok(pids)
+}
+
+/// The same without this process.
+fn others(setup: &Setup) -> Result<Vec<u32>> {
+    let ours = std::process::id();
+    Ok(users(setup)?.into_iter().filter(|pid| *pid != ours).collect())
+}
+
+/// Refuses a realm that anybody has open; `doing` says what that would be in the way of.
+pub(super) fn refuse_others(setup: &Setup, doing: &str) -> Result<()> {
+    let pids = users(setup)?;
     let ours = std::process::id();
     if pids.contains(&ours) {
         fail!(
@@ -153,17 +169,9 @@ fn compact_realm(setup: &Setup, report: &mut CompactReport) -> Result<()> {
     check_pages(setup)?;
     // Opened and closed: it is fit for use, and the reservations of the dead are taken back.
     let core = process::core_of(setup.clone(), Purpose::Use)?;
-    let taken = core.enter().and_then(|inside| {
-        dead::take_back_dead(&core, &inside)?;
-        files::sweep_all_orphans(&core, &inside)?;
-        // On a full filesystem the new catalog has room then.
-        vacant::vacate_if_full(&core, &inside);
-        Ok(())
-    });
+    let prepared = prepare(&core, setup);
     core.remove_session();
-    taken?;
-    let compaction_lock = CompactionLock::take(setup)?;
-    step!("compact.locked");
+    let (compaction_lock, joined) = prepared?;
     refuse_others(setup, "compacting")?;
     let devices = PoolFile::read(&setup.pool)?.devices;
     let (before, after) = (setup.catalog(), new_catalog(&setup.dir));
@@ -185,7 +193,24 @@ fn compact_realm(setup: &Setup, report: &mut CompactReport) -> Result<()> {
     made?;
     drop(compaction_lock);
     report.realms += 1;
+    report.joined += joined;
     Ok(())
+}
+
+/// What is done in the realm as it is, before its catalog is made anew: the compaction lock, and of
+/// how many files fragments were joined.
+fn prepare(core: &Arc<Core>, setup: &Setup) -> Result<(CompactionLock, u64)> {
+    {
+        let inside = core.enter()?;
+        dead::take_back_dead(core, &inside)?;
+        files::sweep_all_orphans(core, &inside)?;
+    }
+    let compaction_lock = CompactionLock::take(setup)?;
+    step!("compact.locked");
+    let joined = if others(setup)?.is_empty() { files::put_in_order(core)? } else { 0 };
+    // On a full filesystem the new catalog has room then.
+    vacant::vacate_if_full(core, &core.enter()?);
+    Ok((compaction_lock, joined))
 }
 
 /// Removes the catalog that has no place any more. What cannot be removed is no harm to the realm,

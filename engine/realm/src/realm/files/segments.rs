@@ -20,6 +20,7 @@ use engram_records::index_mode::Touch;
 use engram_records::object::{Record, Stored};
 use engram_records::segmented::Segmented;
 use engram_records::stamp::Stamp;
+use engram_space::head::FileHead;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -146,17 +147,17 @@ fn add_row(open: &OpenFile, map: &FileMap, new: &NewSegment) -> Result<Option<(u
         }
         put(rows, oid, segment, stamp)?;
         rows.adopt(new.reserved)?;
-        Ok(Some(announce(rows, map)))
+        Ok(Some(announce(rows, &map.head)))
     })
 }
 
 /// Says in the head that this transaction changes segments; the last that did so and was committed,
 /// and this one. A word beyond the last commit is one that somebody died on.
-fn announce(rows: &mut Changes<'_>, map: &FileMap) -> (u64, u64) {
+pub(super) fn announce(rows: &mut Changes<'_>, head: &FileHead) -> (u64, u64) {
     let id = rows.txn().id();
-    let before = map.head.map().min(id - 1);
+    let before = head.map().min(id - 1);
     step!("file.row");
-    map.head.set_map(id);
+    head.set_map(id);
     step!("file.mapped");
     (before, id)
 }
@@ -178,7 +179,7 @@ pub(super) fn cut(open: &OpenFile, map: &FileMap, from: u64, to: u64, size: u64)
     core.commit(&inside, Headroom::Relief, |rows| {
         cut_rows(rows, oid, from, to, stamp)?;
         set_nbytes(rows, oid, size, stamp)?;
-        announce(rows, map);
+        announce(rows, &map.head);
         Ok(())
     })?;
     step!("file.cut");
@@ -186,7 +187,14 @@ pub(super) fn cut(open: &OpenFile, map: &FileMap, from: u64, to: u64, size: u64)
     Ok(())
 }
 
-fn cut_rows(rows: &mut Changes<'_>, oid: Oid, from: u64, to: u64, stamp: Stamp) -> Result<()> {
+/// Removes the rows of what segments have of a range of whole pages.
+pub(super) fn cut_rows(
+    rows: &mut Changes<'_>,
+    oid: Oid,
+    from: u64,
+    to: u64,
+    stamp: Stamp,
+) -> Result<()> {
     let mut end = to;
     while let Some(segment) = before(rows, oid, end)?.filter(|segment| segment.end() > from) {
         rows.remove(Table::Chunks, &key_of(oid, segment.at))?;

@@ -1,0 +1,159 @@
+//! Locks of ranges that programs take: `fcntl`'s and `flock`'s, between processes and fronts.
+//!
+//! A front knows whose a lock is by a number, the *owner*: a process, or for `flock` and for locks
+//! of open file descriptions the description. Each owner's locks of a file are one taker's of the
+//! engine ([`engram::RangeLocks`]). So owners exclude each other wherever they are: in this front,
+//! in another one, in Python. `flock` locks all of a file, as on NFS: it meets `fcntl`'s locks.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use engram::{LockMode, LockedRange, RangeLocks};
+
+use crate::errno::Result;
+use crate::fs::Ino;
+use crate::handle::Handle;
+
+/// A range of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRange {
+    /// Where it begins.
+    pub from: u64,
+    /// How many bytes it has; 0: all from there on.
+    pub len: u64,
+}
+
+impl ByteRange {
+    /// From the first to the last byte, both of it; the last that an offset can name stands for
+    /// all.
+    pub fn of(first: u64, last: u64) -> ByteRange {
+        let all = last >= i64::MAX as u64;
+        ByteRange { from: first, len: if all { 0 } else { last.saturating_sub(first) + 1 } }
+    }
+
+    /// The first and the last byte.
+    pub fn ends(self) -> (u64, u64) {
+        let last = if self.len == 0 { i64::MAX as u64 } else { self.from + self.len - 1 };
+        (self.from, last)
+    }
+}
+
+/// Who asks for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taker {
+    /// The front's number of the owner.
+    pub owner: u64,
+    /// The front's number of the description that it came through. With its last descriptor, what
+    /// came through it goes.
+    pub description: u64,
+}
+
+struct Held {
+    ranges: Arc<RangeLocks>,
+    description: u64,
+}
+
+/// The locks that a front's programs have.
+#[derive(Default)]
+pub struct Locks {
+    held: Mutex<HashMap<(Ino, u64), Held>>,
+}
+
+impl Locks {
+    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<(Ino, u64), Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The owner's locks of a file.
+    fn of(&self, handle: &Handle, taker: Taker) -> Result<Option<Arc<RangeLocks>>> {
+        let Some(file) = handle.file() else { return Ok(None) };
+        let mut held = self.held();
+        if let Some(known) = held.get_mut(&(handle.ino(), taker.owner)) {
+            known.description = taker.description;
+            return Ok(Some(Arc::clone(&known.ranges)));
+        }
+        let ranges = Arc::new(file.range_locks()?);
+        let new = Held { ranges: Arc::clone(&ranges), description: taker.description };
+        held.insert((handle.ino(), taker.owner), new);
+        Ok(Some(ranges))
+    }
+
+    /// Locks a range; `false` if another owner has some of it. What is only shown is nobody's to
+    /// change, and a lock of it keeps nobody out.
+    pub fn try_lock(
+        &self,
+        handle: &Handle,
+        taker: Taker,
+        mode: LockMode,
+        range: ByteRange,
+    ) -> Result<bool> {
+        match self.of(handle, taker)? {
+            Some(ranges) => Ok(ranges.try_lock(mode, range.from, range.len)?),
+            None => Ok(true),
+        }
+    }
+
+    /// Lets go of a range.
+    pub fn unlock(&self, handle: &Handle, owner: u64, range: ByteRange) -> Result<()> {
+        let known = self.held().get(&(handle.ino(), owner)).map(|held| Arc::clone(&held.ranges));
+        match known {
+            Some(ranges) => Ok(ranges.unlock(range.from, range.len)?),
+            None => Ok(()),
+        }
+    }
+
+    /// What another owner has that is in the way of a lock.
+    pub fn in_the_way(
+        &self,
+        handle: &Handle,
+        owner: u64,
+        mode: LockMode,
+        range: ByteRange,
+    ) -> Result<Option<LockedRange>> {
+        let Some(file) = handle.file() else { return Ok(None) };
+        let known = self.held().get(&(handle.ino(), owner)).map(|held| Arc::clone(&held.ranges));
+        let ranges = match known {
+            Some(ranges) => ranges,
+            None => Arc::new(file.range_locks()?),
+        };
+        Ok(ranges.in_the_way(mode, range.from, range.len)?)
+    }
+
+    /// An owner has closed a descriptor of a file: its locks go, as POSIX says.
+    pub fn closed(&self, ino: Ino, owner: u64) {
+        let gone = self.held().remove(&(ino, owner));
+        drop(gone);
+    }
+
+    /// The last descriptor of a description has been closed.
+    pub fn released(&self, ino: Ino, description: u64) {
+        let mut gone = Vec::new();
+        {
+            let mut held = self.held();
+            if held.is_empty() {
+                return;
+            }
+            let through =
+                |key: &(Ino, u64), held: &Held| key.0 == ino && held.description == description;
+            let keys: Vec<_> = held.iter().filter(|(key, held)| through(key, held)).collect();
+            let keys: Vec<(Ino, u64)> = keys.into_iter().map(|(key, _)| *key).collect();
+            gone.extend(keys.into_iter().filter_map(|key| held.remove(&key)));
+        }
+        drop(gone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ByteRange;
+
+    #[test]
+    fn ranges_have_both_ends_or_none() {
+        for (first, last, len) in [(0, 0, 1), (5, 9, 5), (7, i64::MAX as u64, 0)] {
+            let range = ByteRange::of(first, last);
+            assert_eq!((range.from, range.len), (first, len));
+            assert_eq!(range.ends(), (first, last));
+        }
+        assert_eq!(ByteRange::of(3, u64::MAX).ends(), (3, i64::MAX as u64));
+    }
+}

@@ -1,0 +1,134 @@
+//! Programs that wait for a lock, or for the kernel's pages of what they have locked to be forgotten.
+//!
+//! A waiting request must keep no thread that serves from the others. So one thread has all that
+//! wait: it tries for each again and again, in steps that grow to some milliseconds, and answers
+//! those that have got theirs. The kernel does not tell this crate's library of a signal to a
+//! program that waits. So the thread looks whether one is pending there, and answers `EINTR` then:
+//! a waiting program can be interrupted, and killed.
+//!
+//! Pages are forgotten here as well (`cached`): the kernel may wait for threads that serve.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use engram_fs::{ByteRange, Handle, LockMode, Locks, Taker};
+use fuser::ReplyEmpty;
+
+use crate::cached;
+
+const STEP_MIN: Duration = Duration::from_micros(200);
+const STEP_MAX: Duration = Duration::from_millis(5);
+
+/// A lock that a program waits for.
+pub struct Waiting {
+    pub handle: Arc<Handle>,
+    pub taker: Taker,
+    pub mode: LockMode,
+    pub range: ByteRange,
+    /// Whether it has the lock already.
+    pub locked: bool,
+    /// The thread that waits.
+    pub thread: u32,
+    pub reply: ReplyEmpty,
+}
+
+/// Hands programs that wait to the thread that has them.
+#[derive(Default)]
+pub struct Waits {
+    sender: Mutex<Option<Sender<Waiting>>>,
+}
+
+impl Waits {
+    /// Takes one more; the thread begins with the first.
+    pub fn add(&self, locks: &Arc<Locks>, waiting: Waiting) {
+        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        if sender.is_none() {
+            let (new, arriving) = channel();
+            let locks = Arc::clone(locks);
+            let wait = move || serve(&locks, &arriving);
+            if std::thread::Builder::new().name("engram-waits".to_owned()).spawn(wait).is_err() {
+                return waiting.reply.error(fuser::Errno::from_i32(libc::ENOLCK));
+            }
+            *sender = Some(new);
+        }
+        let sent = sender.as_ref().map(|sender| sender.send(waiting));
+        if let Some(Err(back)) = sent {
+            back.0.reply.error(fuser::Errno::from_i32(libc::ENOLCK));
+        }
+    }
+}
+
+/// Tries for all that wait until the file system ends.
+fn serve(locks: &Locks, arriving: &Receiver<Waiting>) {
+    let mut all: Vec<Waiting> = Vec::new();
+    let mut step = STEP_MIN;
+    loop {
+        let arrived = if all.is_empty() {
+            arriving.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            arriving.recv_timeout(step)
+        };
+        match arrived {
+            Ok(waiting) => {
+                all.push(waiting);
+                step = STEP_MIN;
+            }
+            Err(RecvTimeoutError::Timeout) => step = (step * 2).min(STEP_MAX),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let before = all.len();
+        all = all.into_iter().filter_map(|waiting| try_for(locks, waiting)).collect();
+        if all.len() < before {
+            step = STEP_MIN;
+        }
+    }
+}
+
+/// Tries for one, and answers it if that is the end; or gives it back.
+fn try_for(locks: &Locks, waiting: Waiting) -> Option<Waiting> {
+    let Waiting { handle, taker, mode, range, thread, locked, .. } = &waiting;
+    let tried = if *locked { Ok(true) } else { locks.try_lock(handle, *taker, *mode, *range) };
+    let answer = match tried {
+        Ok(true) => {
+            cached::forget_now(handle.ino());
+            Ok(())
+        }
+        Ok(false) if has_signal(*thread) => Err(libc::EINTR),
+        Ok(false) => return Some(waiting),
+        Err(error) => Err(error.code),
+    };
+    match answer {
+        Ok(()) => waiting.reply.ok(),
+        Err(code) => waiting.reply.error(fuser::Errno::from_i32(code)),
+    }
+    None
+}
+
+/// Whether a thread has a signal that it would take, or is gone. Of one that cannot be seen from
+/// here nothing is known.
+fn has_signal(thread: u32) -> bool {
+    if thread == 0 {
+        return false;
+    }
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
+    let mask = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    };
+    (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_signal;
+
+    #[test]
+    fn a_thread_without_a_signal_waits_on_and_one_that_is_gone_does_not() {
+        assert!(!has_signal(std::process::id()));
+        assert!(!has_signal(0), "of one that is not seen nothing is known");
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(has_signal(child.id()));
+    }
+}
