@@ -129,6 +129,11 @@ impl<'c> WriteTxn<'c> {
         Ok(true)
     }
 
+    /// Whether a table is known to have no rows, without a look.
+    pub fn knows_empty(&self, table: Table) -> bool {
+        self.empty.get().has(table)
+    }
+
     /// Whether any row was changed; if not, committing uses up no id.
     pub fn is_changed(&self) -> bool {
         self.changed != 0

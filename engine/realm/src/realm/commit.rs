@@ -302,8 +302,13 @@ impl<'env> Changes<'env> {
         }
     }
 
-    /// Sees whether anything is on its way to another realm.
+    /// Sees whether anything is on its way to another realm. The first commit since an opening
+    /// asks for the tables, too, that look-ups of files ask for.
     fn watch_moves(&mut self) -> Result<()> {
+        if !self.txn.knows_empty(Table::Transfers) {
+            self.txn.is_empty(Table::Links)?;
+            self.txn.is_empty(Table::Orphans)?;
+        }
         self.moving = !self.txn.is_empty(Table::Transfers)?;
         Ok(())
     }

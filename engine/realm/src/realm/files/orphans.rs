@@ -29,7 +29,9 @@ pub(crate) fn sweep(core: &Core, inside: &Inside<'_>) -> Result<()> {
             }
         }
         drop(cursor);
-        gone.into_iter().try_for_each(|oid| links::remove_orphan(rows, oid))
+        gone.into_iter().try_for_each(|oid| links::remove_orphan(rows, oid))?;
+        // Look-ups need not ask, if these were the last.
+        rows.txn().is_empty(Table::Orphans).map(drop)
     })?;
     step!("orphans.swept");
     Ok(())
