@@ -1,8 +1,8 @@
 //! Files in backups, compactions, moves, published versions, salvages.
 
 use super::common::{Fixture, attach, sound};
-use super::{all, created};
-use engram::{Kind, Member, Mode, Realm, Scope};
+use super::{all, created, make};
+use engram::{Clash, Kind, Member, Mode, Realm, Scope};
 
 /// A file with a hole, bytes, and a further name.
 fn sparse(realm: &Realm) -> Vec<u8> {
@@ -127,4 +127,31 @@ fn moves_and_deletions_count_a_folders_groups() {
     all_realms.delete(root, "folder").unwrap();
     sound(&fixture.path);
     assert_eq!(groups(root), Some(0));
+}
+
+#[test]
+fn names_change_in_two_realms_as_they_do_in_one() {
+    let fixture = Fixture::new(64 << 20);
+    let realm = fixture.realm();
+    let all_realms = fixture.pool.namespace("default").unwrap();
+    let root = realm.root();
+    let folder = realm.make_group(root, "folder", b"", None).unwrap();
+    let (one, two) = (make(&realm, "one"), make(&realm, "folder/two"));
+    all_realms.transfer(root, "folder/two", &[Scope::Shared], Scope::Private).unwrap();
+    let rename = |old, new, clash| {
+        all_realms.rename_over(root, old, root, new, clash).err().map(|error| error.kind())
+    };
+    assert_eq!(rename("one", "nothing", Clash::Exchange), Some(Kind::NotFound));
+    assert_eq!(rename("one", "folder", Clash::Refuse), Some(Kind::Exists));
+    assert_eq!(rename("one", "other", Clash::Replace), None);
+    assert_eq!(all_realms.lookup(root, "other"), Ok(Some(Member::Object(one))));
+    let remove = || all_realms.remove_empty(root, "folder").err().map(|error| error.kind());
+    assert_eq!(remove(), Some(Kind::Exists), "it has a private member");
+    all_realms.unlink(folder, "two").unwrap();
+    assert_eq!(all_realms.object(two).map(drop).map_err(|e| e.kind()), Err(Kind::NotFound));
+    assert_eq!(remove(), None);
+    assert_eq!(all_realms.lookup(root, "folder"), Ok(None));
+    let private = all_realms.realm_of(Scope::Private, false).unwrap().unwrap();
+    assert_eq!(private.lookup(root, "folder"), Ok(None), "nothing is left of it there");
+    sound(&fixture.path);
 }

@@ -99,7 +99,16 @@ impl Namespace {
             if self.count(gid)? > 0 {
                 fail!(Exists, "the group {name:?} is not empty");
             }
-            self.delete(parent, name)
+            // Each realm looks again when it removes its own: somebody may have put something there.
+            for realm in self.all_seen()? {
+                if realm.scope() != Scope::Published && !realm.is(&place.realm) {
+                    match realm.remove_empty(parent, name) {
+                        Err(error) if error.kind() == Kind::NotFound => {}
+                        removed => removed?,
+                    }
+                }
+            }
+            place.realm.remove_empty(place.parent, name)
         })
     }
 
@@ -117,8 +126,16 @@ impl Namespace {
                 return realm.rename_over(parent, old, new_parent, new, clash);
             }
             let place = self.place(parent, old)?;
-            if clash == Clash::Refuse || self.lookup(new_parent, new)?.is_none() {
-                return self.rename(parent, old, new_parent, new);
+            let there = self.lookup(new_parent, new)?;
+            if there.is_none() && clash == Clash::Exchange {
+                fail!(NotFound, "there is no {new:?} to exchange names with");
+            }
+            if there.is_none() || clash == Clash::Refuse {
+                match self.rename(parent, old, new_parent, new) {
+                    // It has come since.
+                    Err(error) if error.kind() == Kind::Exists && clash == Clash::Replace => {}
+                    renamed => return renamed,
+                }
             }
             let other = self.place(new_parent, new)?;
             if !other.realm.is(&place.realm) {
