@@ -447,6 +447,11 @@ impl Fs {
         self.check_writable()?;
         let (old, from) = (name_of(name)?, self.real_folder(parent)?);
         let (new, to) = (name_of(new_name)?, self.real_folder(new_parent)?);
+        // Also a further name of the same file, for which the engine has nothing to do.
+        let has = |parent, name| self.namespace().lookup(parent, name).map_err(gone_is_absent);
+        if clash == Clash::Refuse && has(to, new)?.is_some() && has(from, old)?.is_some() {
+            refuse!(EEXIST, "there is {new:?} already, and it is to stay");
+        }
         let renamed = self.namespace().rename_over(from, old, to, new, clash);
         renamed.map_err(|error| match error.kind() {
             Kind::Exists if clash == Clash::Replace => self.why_kept(from, old, to, new, &error),

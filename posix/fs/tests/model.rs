@@ -278,21 +278,10 @@ impl Ours {
         Ok(format!("{names:?}"))
     }
 
-    /// As the kernel asks for it: what it sees itself is refused before.
     fn rename(&self, old: (u64, &str), new: (u64, &str), flags: u32) -> Given {
-        self.0.lookup(old.0, old.1.as_bytes()).map_err(code)?;
-        let there = self.0.lookup(new.0, new.1.as_bytes());
         let clash = match flags {
-            libc::RENAME_NOREPLACE => {
-                if there.is_ok() {
-                    return Err(libc::EEXIST);
-                }
-                Clash::Refuse
-            }
-            libc::RENAME_EXCHANGE => {
-                there.map_err(code)?;
-                Clash::Exchange
-            }
+            libc::RENAME_NOREPLACE => Clash::Refuse,
+            libc::RENAME_EXCHANGE => Clash::Exchange,
             _ => Clash::Replace,
         };
         let renamed = self.0.rename(old.0, old.1.as_bytes(), new.0, new.1.as_bytes(), clash);
