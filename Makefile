@@ -92,8 +92,8 @@ test-pmem: $(BIN)/.built ## Tests on persistent memory, in a virtual machine, an
 	$(call step,Testing on persistent memory; consoles in target/pmem/,\
 		$(BIN)/python tests/pmem/run.py $(ARGS))
 
-KILLS ?= 2000
-crash: $(BIN)/.built ## Kill -9 anywhere, then look (5-10 minutes; KILLS=2000 SEED=...)
+KILLS ?= 4000
+crash: $(BIN)/.built ## Kill -9 anywhere, then look (10-20 minutes; KILLS=4000 SEED=...)
 	$(call step,Killing writers and readers,cargo run --quiet --profile test \
 		-p engram-crash -- $(KILLS))
 	$(call step,Killing who moves and publishes,ENGRAM_CRASH_ROUNDS=4 cargo test --quiet \

@@ -26,9 +26,10 @@ const GIVE_UP: u64 = 4;
 
 /// Protocols that workers do not run, or not to the end. Processes that do are killed at each of
 /// their steps by tests of their own: `engine/tests/pools/backup.rs` and `upgrade.rs`,
-/// `space/compact.rs` and `vacant.rs`, `store/slab.rs`, `users/modes.rs`.
-const ELSEWHERE: [&str; 7] =
-    ["backup.", "compact.", "mode.", "occupy.", "slab.", "upgrade.", "vacate."];
+/// `space/compact.rs` and `vacant.rs`, `store/slab.rs`, `users/modes.rs`; files are flushed on media
+/// that need it, in `power/`.
+const ELSEWHERE: [&str; 8] =
+    ["backup.", "compact.", "file.flushed", "mode.", "occupy.", "slab.", "upgrade.", "vacate."];
 
 /// Whether workers come to a step.
 pub fn is_ours(step: &str) -> bool {
@@ -38,6 +39,16 @@ pub fn is_ours(step: &str) -> bool {
 /// The numbers of the steps that workers come to.
 fn ours() -> Vec<usize> {
     (0..ALL.len()).filter(|step| is_ours(ALL[*step])).collect()
+}
+
+/// Where another is to have died before somebody comes to a step, and what leads it there.
+fn before(step: &str) -> Option<(&'static str, Urge)> {
+    match step {
+        "file.announced" => Some(("file.mapped", Urge::Crowd)),
+        "file.tail-taken" => Some(("file.extended", Urge::Crowd)),
+        _ if step.starts_with("dead.") => Some(("reserve.pinned", Urge::Large)),
+        _ => None,
+    }
 }
 
 /// What is asked for.
@@ -264,13 +275,13 @@ impl Campaign {
         let step = self.next_step();
         let (slot, parent) = self.lead(step)?;
         let other = (parent + 1) % WRITERS;
-        if ALL[step].starts_with("dead.") {
-            // Another dies with space reserved, and is not yet reaped.
-            let pinned = ALL.iter().position(|name| *name == "reserve.pinned").expect("a step");
-            self.crew.slot(other).urge.store(Urge::Large as u32, SeqCst);
-            self.crew.slot(other).arm(pinned, 0, Trap::Die);
+        if let Some((name, urge)) = before(ALL[step]) {
+            // Another dies there, and is not yet reaped.
+            let first = ALL.iter().position(|known| *known == name).expect("a step");
+            self.crew.slot(other).urge.store(urge as u32, SeqCst);
+            self.crew.slot(other).arm(first, 0, Trap::Die);
             if self.await_trap(other, true) {
-                self.at_step[pinned] += 1;
+                self.at_step[first] += 1;
             } else {
                 self.crew.slot(other).disarm();
             }
@@ -280,10 +291,13 @@ impl Campaign {
         let passes = if rare { 0 } else { self.random.below(3) as u32 };
         self.crew.slot(slot).arm(step, passes, Trap::Die);
         let mut trapped = vec![slot];
-        if ALL[step].starts_with("index.") {
-            // Who maintains the index does so for all.
-            for other in (0..WRITERS).filter(|other| *other != slot) {
-                self.crew.slot(other).urge.store(Urge::Index as u32, SeqCst);
+        // Who maintains the index does so for all; who comes first finds what a death has left of a
+        // file that is everybody's.
+        let urge = Urge::towards(ALL[step]);
+        if matches!(urge, Urge::Index | Urge::Crowd) {
+            let first = before(ALL[step]).map(|_| other);
+            for other in (0..WRITERS).filter(|other| *other != slot && Some(*other) != first) {
+                self.crew.slot(other).urge.store(urge as u32, SeqCst);
                 self.crew.slot(other).arm(step, passes, Trap::Die);
                 trapped.push(other);
             }

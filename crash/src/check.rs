@@ -1,6 +1,6 @@
 //! Looks at what a death has left, in a process of its own: a damaged pool may kill who reads it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -9,13 +9,15 @@ use engram::{
     Found, IndexMode, Layout, Member, Mode, Namespace, ObjectInfo, Oid, Payload, Realm, Scope,
 };
 
+use engram_fs::Fs;
+
 use crate::board::WRITING;
 use crate::common::{check_together, check_values};
 use crate::machine::{Atomics, Shared, fork, leave, now, wait};
 use crate::model::Model;
 use crate::operation::{Name, Operation};
 use crate::pool::{ask, group, number_of, open, view, with_words};
-use crate::{grids, locks, roam, travel};
+use crate::{crowd, files, grids, locks, roam, travel};
 
 /// Values up to this lie in the catalog.
 const INLINE: u64 = engram::INLINE_BYTES_MAX;
@@ -78,32 +80,35 @@ pub fn after_kill(path: &Path, gone: &[Gone], findings: &Findings) {
     findings.open_ns.store(now() - before, SeqCst);
     let namespace = view(&pool);
     findings.view_ns.store(now() - before, SeqCst);
+    let fs = files::shown(&namespace);
     for one in gone {
-        if settled(&realm, &namespace, one, findings) {
+        if settled(&realm, &namespace, &fs, one, findings) {
             findings.applied.fetch_or(1 << one.slot, SeqCst);
         }
     }
     check_together(&realm);
-    findings.add(2 + check_values(&realm) + locks::check_all(&namespace));
+    findings.add(2 + check_values(&realm) + locks::check_all(&namespace) + crowd::check(&fs));
     pool.close();
 }
 
 /// Whether what was pending was done; it was so wholly, or not at all.
-fn settled(realm: &Realm, namespace: &Namespace, one: &Gone, findings: &Findings) -> bool {
+fn settled(realm: &Realm, namespace: &Namespace, fs: &Fs, one: &Gone, findings: &Findings) -> bool {
     let compare = |model: &Model| {
         let own = compare(realm, one.slot, model)?;
         let roaming = roam::compare(namespace, one.slot, &model.roaming, false)?;
         let gridded = grids::compare(namespace, one.slot, &model.gridded)?;
-        Ok::<u64, String>(own + roaming + gridded + travel::compare(namespace, one.slot, model)?)
+        let filed = files::compare(fs, one.slot, &model.filed)?;
+        let logged = crowd::compare(fs, one.slot, &model.logged)?;
+        let travelling = travel::compare(namespace, one.slot, model)?;
+        Ok::<u64, String>(own + roaming + gridded + filed + logged + travelling)
     };
-    let (mut after, mut before) = (one.model.clone(), one.model.clone());
+    let mut before = one.model.clone();
     if let Some(operation) = &one.pending {
         before.tear(operation);
-        if before == one.model {
-            after.imagine(operation);
-        } else {
-            after = before.clone();
-        }
+    }
+    let mut after = before.clone();
+    if let Some(operation) = &one.pending {
+        after.imagine(operation);
     }
     let looked = compare(&before);
     if looked.is_ok() || before == after {
@@ -116,7 +121,7 @@ fn settled(realm: &Realm, namespace: &Namespace, one: &Gone, findings: &Findings
         panic!(
             "w{} after {:?}: if it was not done, {without}; if it was, {}",
             one.slot,
-            one.pending,
+            one.pending.as_ref().map(Operation::told),
             with.expect("an error")
         )
     }));
@@ -205,25 +210,28 @@ pub fn at_rest(path: &Path, all: &[Gone], alive: usize, findings: &Findings) {
     let space = realm.space().expect("figures");
     assert_eq!(space.used + space.pending + space.free, space.arena, "{space:?}");
     assert_eq!(space.pids.len(), alive + 1, "{:?}: not those that live", space.pids);
+    let fs = files::shown(&namespace);
     for one in all {
         assert!(one.pending.is_none());
         let checks = compare(&realm, one.slot, &one.model);
         let travelling = travel::compare(&namespace, one.slot, &one.model);
         let roaming = roam::compare(&namespace, one.slot, &one.model.roaming, true);
         let gridded = grids::compare(&namespace, one.slot, &one.model.gridded);
-        for checks in [checks, travelling, roaming, gridded] {
+        let filed = files::compare(&fs, one.slot, &one.model.filed);
+        let logged = crowd::compare(&fs, one.slot, &one.model.logged);
+        for checks in [checks, travelling, roaming, gridded, filed, logged] {
             findings.add(checks.unwrap_or_else(|why| panic!("w{} at rest: {why}", one.slot)));
         }
     }
     assert_eq!(namespace.leaving().expect("marks"), 0, "something is on its way, by nobody");
     check_together(&realm);
-    findings.add(4 + check_values(&realm));
+    findings.add(4 + check_values(&realm) + crowd::check(&fs));
     let realms = Scope::ALL.map(|scope| namespace.realm_of(scope, false).expect("a realm"));
     // What is reserved by the dead of the private realm goes, too.
     realms.iter().flatten().for_each(|realm| drop(realm.space().expect("figures")));
     let mut used = realms.iter().flatten().map(extents).sum::<u64>();
     let alone = realms[Scope::Private as usize].is_none();
-    drop((realm, namespace, realms));
+    drop((realm, namespace, fs, realms));
     pool.close();
     assert_eq!(leases(path, SHARED), alive, "there are other leases than those of the living");
     let private = if alone { None } else { Some(PRIVATE.to_owned() + &user(path)) };
@@ -236,6 +244,12 @@ pub fn at_rest(path: &Path, all: &[Gone], alive: usize, findings: &Findings) {
         assert_eq!(reserved, 0, "bytes of {realm} are reserved, and nobody is in an operation");
         used += chunks(path, realm);
     }
+    let orphans = orphans(path);
+    used += orphans.iter().map(|row| orphan_len(row)).sum::<u64>();
+    // A snapshot that is held keeps them longer.
+    let open = all.iter().map(|one| one.model.filed.nameless()).sum::<usize>();
+    assert!(orphans.len() >= open, "{} files without a name, {open} of them open", orphans.len());
+    assert!(alive > 0 || orphans.is_empty(), "files of the dead without a name: {orphans:x?}");
     let report = engram::verify(path).expect("a walk");
     assert_eq!((report.problems, report.orphaned), (Vec::<String>::new(), 0));
     assert_eq!(report.used, used, "the account, and what the objects by name take");
@@ -264,12 +278,15 @@ fn leases(path: &Path, realm: &str) -> usize {
 
 /// The bytes of all extents of objects in one piece that have a name.
 fn extents(realm: &Realm) -> u64 {
-    let (mut bytes, mut groups) = (0, vec![realm.root()]);
+    let (mut bytes, mut groups, mut seen) = (0, vec![realm.root()], BTreeSet::new());
     while let Some(gid) = groups.pop() {
         for (name, found) in realm.list_found(gid, None, usize::MAX).expect("a listing") {
             match found {
                 Found::Group(inner) => groups.push(inner),
                 Found::Object(info) if info.layout != Layout::Contiguous => {}
+                // It may have several names.
+                Found::Object(info) if !seen.insert(info.oid) => {}
+                Found::Object(info) if info.head.is_some() => bytes += HEAD,
                 Found::Object(info) => {
                     let (payload, _) = realm.payload(info.oid).expect("a value");
                     assert_eq!(info.inline, matches!(payload, Payload::Inline(_)), "{name}");
@@ -281,6 +298,31 @@ fn extents(realm: &Realm) -> u64 {
         }
     }
     bytes
+}
+
+/// The bytes that a file's head takes in the arena.
+const HEAD: u64 = 128;
+
+/// The records of files without a name. The second byte says how one lies.
+fn orphans(path: &Path) -> Vec<Vec<u8>> {
+    let catalog = catalog_of(path, SHARED);
+    let read = catalog.read().expect("a snapshot");
+    let mut rows = read.seek(Table::Orphans, &[]).expect("rows");
+    let mut all = Vec::new();
+    while let Some((_, row)) = rows.next().expect("a row") {
+        // Before the record is a transaction's number.
+        all.push(row[8..].to_vec());
+    }
+    all
+}
+
+/// The bytes of one beside its segments: it lies in its record, or has a head.
+fn orphan_len(record: &[u8]) -> u64 {
+    match record[1] {
+        0 => 0,
+        3 => HEAD,
+        other => panic!("a file without a name lies so: {other}"),
+    }
 }
 
 /// The bytes that a value takes in the arena.

@@ -115,6 +115,7 @@ impl Crew {
         own.ready.store(0, SeqCst);
         own.renew(self.random.any());
         (self.seen[slot], self.killed[slot]) = (0, false);
+        self.models[slot].filed.let_go();
         if is_child(slot) {
             own.ready.store(1, SeqCst);
             return;
@@ -261,12 +262,15 @@ impl Crew {
         for number in self.seen[slot]..acked {
             let (operation, outcome) = (own.operation(number), own.outcome(number));
             if matches!(outcome, Outcome::Full | Outcome::Busy) {
+                // Of what is overwritten, some may be.
+                self.models[slot].tear(&operation);
                 continue;
             }
             let expected = self.models[slot].imagine(&operation);
             if expected != outcome {
+                let told = operation.told();
                 return Err(format!(
-                    "w{slot}: {operation:?} ended with {outcome:?}, not with {expected:?}"
+                    "w{slot}: {told} ended with {outcome:?}, not with {expected:?}"
                 ));
             }
         }

@@ -11,6 +11,8 @@
 //! | `travel` | what goes from scope to scope, and what must hold of it |
 //! | `grids` | chunked arrays that are appended to, cut, and written by all at once |
 //! | `roam` | a group that everybody moves, and in which everybody writes |
+//! | `files`, `bytes` | files of a worker's own: names, handles, bytes, by the file system's calls |
+//! | `crowd` | files that everybody writes, links, renames and takes away |
 //! | `snapshot` | snapshots that are held |
 //! | `locks` | locks of objects |
 //! | `worker`, `reader` | who writes, and who reads |
@@ -22,11 +24,14 @@
 #![allow(clippy::cast_precision_loss, reason = "figures for people")]
 
 pub mod board;
+pub mod bytes;
 pub mod campaign;
 pub mod check;
 pub mod common;
 pub mod crew;
+pub mod crowd;
 pub mod data;
+pub mod files;
 pub mod grids;
 pub mod locks;
 pub mod machine;

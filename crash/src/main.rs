@@ -6,7 +6,7 @@ use engram_crash::campaign::Plan;
 
 fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
-    let kills = numbers.next().unwrap_or(2000);
+    let kills = numbers.next().unwrap_or(4000);
     let each = numbers.next().unwrap_or(5);
     if engram_crash::run(Plan { seed: engram_crash::seed(), kills, each }) {
         ExitCode::SUCCESS

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use engram::IndexMode;
 
+use crate::crowd::Logged;
 use crate::data::{Words, word_of};
+use crate::files::Filed;
 use crate::grids::Gridded;
 use crate::operation::{Name, Operation, Outcome, batch, index_mode};
 use crate::roam::Roaming;
@@ -62,6 +64,10 @@ pub struct Model {
     pub roaming: Roaming,
     /// Its rows of chunked arrays.
     pub gridded: Gridded,
+    /// Its files.
+    pub filed: Filed,
+    /// Its records of the log.
+    pub logged: Logged,
 }
 
 impl Model {
@@ -107,6 +113,12 @@ impl Model {
             }
             O::Roam { seed, version } => self.roaming.imagine(*seed, *version),
             O::Grid { seed, version } => self.gridded.imagine(*seed, *version),
+            O::File { seed, version } => self.filed.imagine(*seed, *version),
+            O::Crowd { seed, version } => self.logged.imagine(*seed, *version),
+            O::Reopen { .. } => {
+                self.filed.let_go();
+                Outcome::Done
+            }
             O::Abandon { .. }
             | O::Scratch { .. }
             | O::Grow
@@ -119,17 +131,20 @@ impl Model {
             | O::Snap
             | O::Lock { .. }
             | O::Mode { .. }
-            | O::Watch
-            | O::Reopen { .. } => Outcome::Done,
+            | O::Watch => Outcome::Done,
         }
     }
 
-    /// As far as a death in the middle of writing in place may have got.
+    /// As far as a death, or a lack of space, in the middle of writing in place may have got.
     pub fn tear(&mut self, operation: &Operation) {
-        if let Operation::InPlace { name, version } = operation
-            && let Some(item) = self.items.get_mut(name)
-        {
-            item.versions.push(*version);
+        match operation {
+            Operation::InPlace { name, version } => {
+                if let Some(item) = self.items.get_mut(name) {
+                    item.versions.push(*version);
+                }
+            }
+            Operation::File { seed, version } => self.filed.tear(*seed, *version),
+            _ => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use engram::{IndexMode, Kind};
 
 use crate::data::Random;
-use crate::travel;
+use crate::{files, travel};
 
 /// Groups that a worker has, and names in each.
 pub const GROUPS: u64 = 3;
@@ -89,6 +89,10 @@ pub enum Operation {
     Roam { seed: u64, version: u64 },
     /// Something with chunked arrays.
     Grid { seed: u64, version: u64 },
+    /// Something with files of the worker's own.
+    File { seed: u64, version: u64 },
+    /// Something with files that everybody writes.
+    Crowd { seed: u64, version: u64 },
     /// Takes a snapshot, or looks at the one that is held.
     Snap,
     /// Locks something that everybody locks.
@@ -166,6 +170,8 @@ pub enum Urge {
     Publish,
     Grid,
     Watch,
+    File,
+    Crowd,
 }
 
 impl Urge {
@@ -182,10 +188,9 @@ impl Urge {
             ("put", "zeroed") => Urge::Zeroed,
             ("put" | "reclaim" | "reserve", _) => Urge::Large,
             ("replace", _) => Urge::Replace,
-            ("inplace", _) => Urge::InPlace,
+            ("inplace", _) | ("file", "stored") => Urge::InPlace,
             ("view", _) => Urge::View,
             ("delete", _) => Urge::Delete,
-            ("rename", _) => Urge::Rename,
             ("batch", _) => Urge::Batch,
             ("queue", _) => Urge::Queue,
             ("index", _) => Urge::Index,
@@ -193,6 +198,9 @@ impl Urge {
             ("publish" | "unpublish", _) => Urge::Publish,
             ("chunks", _) => Urge::Grid,
             ("bell", _) => Urge::Watch,
+            ("file", "announced" | "tail-taken") => Urge::Crowd,
+            ("file" | "names" | "links" | "orphans", _) | ("rename", "exchanged") => Urge::File,
+            ("rename", _) => Urge::Rename,
             _ => Urge::None,
         }
     }
@@ -200,12 +208,12 @@ impl Urge {
     /// What stands on the board.
     pub fn from_word(word: u32) -> Urge {
         use Urge::{
-            Abandon, Batch, Delete, Fork, Grid, Grow, InPlace, Index, Large, Move, NewKey, None,
-            Pad, Publish, Queue, Rename, Reopen, Replace, View, Watch, Zeroed,
+            Abandon, Batch, Crowd, Delete, File, Fork, Grid, Grow, InPlace, Index, Large, Move,
+            NewKey, None, Pad, Publish, Queue, Rename, Reopen, Replace, View, Watch, Zeroed,
         };
         let all = [
             None, Reopen, Fork, Grow, Pad, NewKey, Large, Abandon, Zeroed, Replace, InPlace, View,
-            Delete, Rename, Batch, Queue, Index, Move, Publish, Grid, Watch,
+            Delete, Rename, Batch, Queue, Index, Move, Publish, Grid, Watch, File, Crowd,
         ];
         all.into_iter().find(|urge| *urge as u32 == word).unwrap_or(None)
     }
@@ -242,7 +250,7 @@ impl Choice {
             return self.urged(urge);
         }
         let (name, version) = (Name::any(&mut self.random), self.version);
-        match self.random.below(132) {
+        match self.random.below(164) {
             15..27 => self.allocate(name),
             27..30 => Operation::Abandon { name, version, words: self.large() },
             30..32 => Operation::Zeroed { name, version, words: self.large() },
@@ -269,6 +277,8 @@ impl Choice {
             122..130 => Operation::Grid { seed: self.random.any(), version },
             130 => Operation::Mode { which: self.random.below(2) as u8 },
             131 => Operation::Watch,
+            132..152 => Operation::File { seed: self.random.any(), version },
+            152..164 => Operation::Crowd { seed: self.random.any(), version },
             _ => self.put(),
         }
     }
@@ -318,6 +328,8 @@ impl Choice {
             }
             Urge::Grid => Operation::Grid { seed: self.random.any(), version },
             Urge::Watch => Operation::Watch,
+            Urge::File => Operation::File { seed: self.random.any(), version },
+            Urge::Crowd => Operation::Crowd { seed: self.random.any(), version },
             Urge::Queue if self.random.percent(30) => Operation::Drain,
             Urge::Queue => Operation::Put { name, version, words: 9, index: 7 },
             // By turns the worker's segments become many and few.
@@ -361,6 +373,14 @@ impl Operation {
     /// Whether others may move what it changes.
     fn may_be_busy(&self) -> bool {
         matches!(self, Operation::Roam { .. })
+    }
+
+    /// What it is, for people: also what follows from its seed.
+    pub fn told(&self) -> String {
+        match self {
+            Operation::File { seed, .. } => format!("{self:?}: {}", files::told(*seed)),
+            _ => format!("{self:?}"),
+        }
     }
 
     /// As four words, for the log.
@@ -408,6 +428,8 @@ impl Operation {
             O::Grid { seed, version } => [30, 0, *version, *seed],
             O::Mode { which } => [31, (*which).into(), 0, 0],
             O::Watch => [32, 0, 0, 0],
+            O::File { seed, version } => [33, 0, *version, *seed],
+            O::Crowd { seed, version } => [34, 0, *version, *seed],
         }
     }
 
@@ -449,6 +471,8 @@ impl Operation {
             30 => O::Grid { seed, version },
             31 => O::Mode { which: first as u8 },
             32 => O::Watch,
+            33 => O::File { seed, version },
+            34 => O::Crowd { seed, version },
             _ => panic!("the log has an operation of kind {kind}"),
         }
     }

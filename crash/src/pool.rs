@@ -10,7 +10,7 @@ use engram::{
 
 use crate::board::WRITING;
 use crate::data::Words;
-use crate::{grids, locks, roam, travel};
+use crate::{crowd, files, grids, locks, roam, travel};
 
 /// The bound of the pool's arena.
 pub const SIZE: u64 = 256 << 20;
@@ -53,6 +53,7 @@ pub fn make(path: &Path, checksums: bool) {
         let gid = realm.create_group(realm.root(), &format!("w{slot}"), &[], &[], false);
         realm.set_index_settings(gid.expect("a group"), &own).expect("settings");
         travel::make(&realm, slot);
+        files::make(&realm, slot);
     }
     for group in ["common/pair", "common/loose"] {
         realm.create_group(realm.root(), group, &[], &[], false).expect("a group");
@@ -60,6 +61,7 @@ pub fn make(path: &Path, checksums: bool) {
     locks::make(&realm);
     roam::make(&realm);
     grids::make(&realm);
+    crowd::make(&realm);
     pool.close();
 }
 

@@ -11,8 +11,8 @@ use crate::data::Random;
 use crate::machine::{become_stranger, is_root, leave, rest};
 use crate::pool::{open, view};
 use crate::snapshot::Snapshot;
-use crate::travel;
 use crate::worker::Place;
+use crate::{crowd, files, travel};
 
 /// How many views it keeps.
 const HELD_MAX: usize = 24;
@@ -28,6 +28,7 @@ pub fn live(place: &Place) -> ! {
     let own = place.own();
     let (pool, realm) = open(&place.path, Mode::Read);
     let namespace = view(&pool);
+    let fs = files::shown(&namespace);
     let mut snapshot: Option<Snapshot> = None;
     let mut random = Random(own.seed.load(SeqCst));
     let mut held: Vec<Held> = Vec::new();
@@ -35,6 +36,9 @@ pub fn live(place: &Place) -> ! {
         check_together(&realm);
         if random.percent(30) {
             own.checks.fetch_add(check_values(&realm), Relaxed);
+        }
+        if random.percent(10) {
+            own.checks.fetch_add(crowd::check(&fs), Relaxed);
         }
         if held.len() == HELD_MAX {
             held.swap_remove(random.below(HELD_MAX as u64) as usize).check();

@@ -12,6 +12,7 @@ use engram::{
     Error, Gid, Kind, Member, Mode, Namespace, Oid, Payload, Pool, QueryOptions, Realm, Result,
     Sighting, View,
 };
+use engram_fs::{Fs, OpenFlags};
 
 use crate::board::{Board, Slot, Trap, WRITERS};
 use crate::common::{self, Held};
@@ -21,7 +22,7 @@ use crate::machine::{die, fork, leave, me, rest, set_word};
 use crate::operation::{Choice, Name, Operation, Outcome, Urge, batch, index_mode};
 use crate::pool::{array, ask, change_mode, group, member, number, object, open, over, view};
 use crate::snapshot::Snapshot;
-use crate::{grids, roam, travel};
+use crate::{crowd, files, grids, roam, travel};
 
 /// How many views a worker keeps.
 const HELD_MAX: usize = 12;
@@ -133,6 +134,8 @@ pub struct Worker {
     pool: Pool,
     realm: Realm,
     namespace: Namespace,
+    fs: Fs,
+    open: files::Open,
     held: Vec<Held>,
     snapshot: Option<(Snapshot, u32)>,
     locked: Option<Locked>,
@@ -152,7 +155,8 @@ impl Worker {
     fn new(place: Place, pool: Pool, realm: Realm, namespace: Namespace) -> Self {
         let choice = choice_of(&place);
         let (held, snapshot, locked, watched) = (Vec::new(), None, None, None);
-        Worker { place, pool, realm, namespace, held, snapshot, locked, watched, choice }
+        let (fs, open) = (files::shown(&namespace), files::Open::default());
+        Worker { place, pool, realm, namespace, fs, open, held, snapshot, locked, watched, choice }
     }
 
     fn run(mut self) -> ! {
@@ -199,6 +203,7 @@ impl Worker {
     /// Closes the pool: with it end the lock and the snapshot, if there are any.
     fn close(&mut self) {
         self.pool.close();
+        self.open = files::Open::default();
         if let Some(locked) = self.locked.take() {
             locked.is_over();
         }
@@ -247,6 +252,12 @@ impl Worker {
             }
             O::Grid { seed, version } => {
                 grids::perform(&self.namespace, self.place.slot, *seed, *version)
+            }
+            O::File { seed, version } => {
+                files::perform(&self.fs, &mut self.open, self.place.slot, *seed, *version)
+            }
+            O::Crowd { seed, version } => {
+                crowd::perform(&self.fs, self.place.slot, *seed, *version)
             }
             O::Snap => {
                 self.snap();
@@ -355,7 +366,14 @@ impl Worker {
         Ok(())
     }
 
+    /// Writes through memory, or as a file.
     fn in_place(&self, oid: Oid, version: u64) -> Result<()> {
+        if version.is_multiple_of(2) {
+            let flags = OpenFlags { write: true, ..OpenFlags::default() };
+            let file = self.fs.open(oid, flags)?;
+            let data = self.data(version, (file.stat()?.size / 8) as u32);
+            return Ok(file.write(0, &data).map(drop)?);
+        }
         let Payload::Extent(view) = self.realm.view(oid, true)? else {
             panic!("object {oid:#x} is inline in a view for writing");
         };
@@ -480,6 +498,8 @@ impl Worker {
             if let Some((snapshot, _)) = self.snapshot.take() {
                 snapshot.forget();
             }
+            // What its parent has open is open in it, too, until it lets go.
+            self.open = files::Open::default();
             let (pool, realm) = (self.pool.clone(), self.realm.clone());
             let mut child = Worker::new(place, pool, realm, self.namespace.clone());
             child.held = held;
@@ -500,6 +520,7 @@ impl Worker {
         }
         (self.pool, self.realm) = open(&self.place.path, Mode::ReadWrite);
         self.namespace = view(&self.pool);
+        self.fs = files::shown(&self.namespace);
     }
 }
 
