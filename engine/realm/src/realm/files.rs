@@ -527,7 +527,8 @@ impl File {
             Known::Map(map) => {
                 map.head.set_times(written, accessed);
                 if self.open.core.setup.durable {
-                    map.head.flush()?;
+                    let inside = self.open.core.enter()?;
+                    map.head.flush().inspect_err(|_| inside.catalog().poison())?;
                 }
                 Ok(true)
             }
@@ -675,8 +676,10 @@ impl OpenFile {
         }
         let Some(map) = self.map()? else { return self.sync_extent() };
         let inside = self.core.enter()?;
-        let Some((from, to)) = map.head.take_dirty() else { return map.head.flush() };
-        let flushed = map.flush(&self.core, from, to);
+        let flushed = match map.head.take_dirty() {
+            Some((from, to)) => map.flush(&self.core, from, to),
+            None => Ok(()),
+        };
         step!("file.flushed");
         let flushed = flushed.and_then(|()| map.head.flush());
         flushed.inspect_err(|_| inside.catalog().poison())

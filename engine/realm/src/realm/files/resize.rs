@@ -43,11 +43,13 @@ impl OpenFile {
             self.note(&map, size, size)?;
             let kept = size.next_multiple_of(PAGE);
             if map.end() > kept {
-                segments::cut(self, &map, kept, u64::MAX, size)?;
+                self.flush_size(&map)
+                    .and_then(|()| segments::cut(self, &map, kept, u64::MAX, size))
+                    .inspect_err(|_| map.head.set_size(before))?;
                 self.map()?;
             } else if size < before {
                 // A copy takes the record's word where a head says more than there is.
-                self.say_size(size)?;
+                self.say_size(size).inspect_err(|_| map.head.set_size(before))?;
             }
             return Ok(());
         }
@@ -61,6 +63,16 @@ impl OpenFile {
         }
         self.wrote.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Makes a lower size durable before segments go, where the realm promises that: after a
+    /// failure of power no head says more than there was.
+    fn flush_size(&self, map: &FileMap) -> Result<()> {
+        if !self.core.setup.durable {
+            return Ok(());
+        }
+        let inside = self.core.enter()?;
+        map.head.flush().inspect_err(|_| inside.catalog().poison())
     }
 
     /// Tells the record how long the file is.
