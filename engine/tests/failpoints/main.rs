@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{OVER, filled, floats, lookup, map_of};
 use engram::{Error, Kind, Member, Mode, Pool, Result};
-use operations::{IN_PARTS, OPERATIONS, Operation, Place, options};
+use operations::{IN_PARTS, OF_FILES, OPERATIONS, Operation, Place, SYNCED, options};
 use syscalls::{Call, Hook};
 
 /// The calls that are made to fail, and how each can.
@@ -239,7 +239,8 @@ impl Trial<'_> {
         }
         let part = IN_PARTS.contains(&name) && is_between(&now, before, whole);
         let uncertain = error.kind() == Kind::CommitUncertain;
-        if now != *before && !(uncertain && now == *whole) && !part {
+        let unsynced = SYNCED.contains(&name) && poisoned;
+        if now != *before && !((uncertain || unsynced) && now == *whole) && !part {
             return Err(format!("not as before: {}", differ(&now, before)));
         }
         if name == "fork" {
@@ -330,9 +331,14 @@ fn afterwards(place: &mut Place) -> Verdict {
     Ok(())
 }
 
+/// Everything that is tried.
+fn operations() -> Vec<&'static Operation> {
+    OPERATIONS.iter().chain(OF_FILES).collect()
+}
+
 /// Every failure of one operation, in a process of its own.
 fn every_failure(number: usize, dir: &Path, all: bool) {
-    let operation = &OPERATIONS[number];
+    let operation = operations()[number];
     // Without a failure: what is there then.
     let mut place = Place { root: dir.join("whole"), path: dir.join("whole/pool"), pool: None };
     std::fs::create_dir(&place.root).expect("a folder");
@@ -372,7 +378,7 @@ fn every_failure(number: usize, dir: &Path, all: bool) {
 
 /// One operation's failures, in a process of its own; whether that ended well.
 fn try_all_of(number: usize, dir: &Path, all: bool) -> bool {
-    let operation = &OPERATIONS[number];
+    let operation = operations()[number];
     std::fs::create_dir(dir).expect("a folder");
     // SAFETY: this process has one thread; the child does its part and ends.
     let child = match unsafe { libc::fork() } {
@@ -411,7 +417,7 @@ fn main() {
         }
         syscalls::pretend_disk(disk);
         println!("{:35} {:>10}", if disk { "on a disk" } else { "in memory" }, "failures");
-        for (number, operation) in OPERATIONS.iter().enumerate() {
+        for (number, operation) in operations().into_iter().enumerate() {
             if only.as_ref().is_some_and(|only| only != operation.name) {
                 continue;
             }

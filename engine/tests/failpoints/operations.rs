@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use engram::{
-    CreateOptions, Error, IndexSettings, Kind, Member, Mode, Payload, Pool, Result, Value,
+    Clash, CreateOptions, Error, File, IndexMode, IndexSettings, Kind, Member, Mode, NewObject,
+    Payload, Placement, Pool, Properties, Realm, Result, Value,
 };
 
 use super::common::{self, KEEP, OVER, filled, floats, lookup, put};
@@ -37,6 +38,10 @@ pub struct Operation {
 
 /// Operations of several parts, each whole for itself.
 pub const IN_PARTS: &[&str] = &["seal the index", "fork", "write in place, flush"];
+
+/// Operations that end with a sync: what it was to make durable is there, if it fails.
+pub const SYNCED: &[&str] =
+    &["append to a file, sync", "write to a file, sync", "set a file's times"];
 
 const SIZE: u64 = 8 << 20;
 
@@ -176,7 +181,148 @@ fn add_device(place: &mut Place) -> Result<()> {
     place.pool().add_device(&place.root.join("device"), false)
 }
 
-/// Everything that is tried.
+/// A pool with files: one that has segments, holes and spare space, and one in its record.
+fn with_files(place: &mut Place) {
+    filled_pool(place);
+    let realm = place.pool().realm("default").expect("there");
+    make_file(&realm, "f/small", &[1; 600]).expect("a file");
+    make_file(&realm, "f/other", &[2; 700]).expect("a file");
+    make_file(&realm, "f/large", &[3; 900]).expect("a file");
+    realm.make_group(realm.root(), "empty", b"", None).expect("a group");
+    let file = open_file(&realm, "f/large").expect("there");
+    file.append(&[4; 30_000]).expect("room");
+    file.write_at(200_000, &[5; 9000]).expect("room");
+}
+
+fn make_file(realm: &Realm, path: &str, data: &[u8]) -> Result<()> {
+    let properties = Properties { written: 1, accessed: 2, rest: b"kept" }.encode();
+    let new = NewObject { properties, ..NewObject::blob() };
+    let placement = Placement { index: Some(IndexMode::None), ..KEEP };
+    realm.put(realm.root(), path, &new, data, placement).map(drop)
+}
+
+fn open_file(realm: &Realm, path: &str) -> Result<File> {
+    realm.open_file(lookup(realm, path).expect("there"), true)
+}
+
+/// Opens a file, does something with it, and closes it.
+fn with_file(place: &Place, path: &str, work: impl Fn(&File) -> Result<()>) -> Result<()> {
+    work(&open_file(&place.pool().realm("default")?, path)?)
+}
+
+fn rename_over(place: &Place, old: &str, new: &str, clash: Clash) -> Result<()> {
+    let realm = place.pool().realm("default")?;
+    let folder = realm.lookup(realm.root(), "f")?.expect("there").id();
+    realm.rename_over(folder, old, folder, new, clash)
+}
+
+fn link(place: &mut Place) -> Result<()> {
+    let realm = place.pool().realm("default")?;
+    realm.link(lookup(&realm, "f/large").expect("there"), realm.root(), "further")
+}
+
+fn unlink_open(place: &mut Place) -> Result<()> {
+    let realm = place.pool().realm("default")?;
+    let folder = realm.lookup(realm.root(), "f")?.expect("there").id();
+    let file = open_file(&realm, "f/large")?;
+    realm.unlink(folder, "large")?;
+    // What fails now is of no name.
+    let _ = file.append(&[6; 100_000]);
+    Ok(())
+}
+
+/// What is done with files.
+pub const OF_FILES: &[Operation] = &[
+    Operation {
+        name: "make a file",
+        prepare: with_files,
+        work: |place| make_file(&place.pool().realm("default")?, "f/new", b"new"),
+    },
+    Operation {
+        name: "append within a record",
+        prepare: with_files,
+        work: |place| with_file(place, "f/small", |file| file.append(&[7; 100]).map(drop)),
+    },
+    Operation {
+        name: "append beyond a record",
+        prepare: with_files,
+        work: |place| with_file(place, "f/small", |file| file.append(&[7; 10_000]).map(drop)),
+    },
+    Operation {
+        name: "append to a file, sync",
+        prepare: with_files,
+        work: |place| {
+            with_file(place, "f/large", |file| {
+                file.append(&[7; 150_000])?;
+                file.sync()
+            })
+        },
+    },
+    Operation {
+        name: "write to a file, sync",
+        prepare: with_files,
+        work: |place| {
+            with_file(place, "f/large", |file| {
+                file.write_at(10_000, &[7; 5000])?;
+                file.sync()
+            })
+        },
+    },
+    Operation {
+        name: "write into a hole",
+        prepare: with_files,
+        work: |place| with_file(place, "f/large", |file| file.write_at(100_000, &[7; 30_000])),
+    },
+    Operation {
+        name: "cut a file",
+        prepare: with_files,
+        work: |place| with_file(place, "f/large", |file| file.set_size(9000)),
+    },
+    Operation {
+        name: "extend a file by a hole",
+        prepare: with_files,
+        work: |place| with_file(place, "f/large", |file| file.set_size(900_000)),
+    },
+    Operation {
+        name: "punch a hole",
+        prepare: with_files,
+        work: |place| with_file(place, "f/large", |file| file.punch(8192, 8192)),
+    },
+    Operation {
+        name: "allocate space for a file",
+        prepare: with_files,
+        work: |place| with_file(place, "f/large", |file| file.allocate(50_000, 100_000, true)),
+    },
+    Operation {
+        name: "set a file's times",
+        prepare: with_files,
+        work: |place| {
+            with_file(place, "f/large", |file| file.set_times(Some(5), Some(6)).map(drop))
+        },
+    },
+    Operation { name: "link a file", prepare: with_files, work: link },
+    Operation {
+        name: "rename over a file",
+        prepare: with_files,
+        work: |place| rename_over(place, "small", "large", Clash::Replace),
+    },
+    Operation {
+        name: "exchange two files",
+        prepare: with_files,
+        work: |place| rename_over(place, "small", "other", Clash::Exchange),
+    },
+    Operation { name: "unlink an open file", prepare: with_files, work: unlink_open },
+    Operation {
+        name: "remove a folder",
+        prepare: with_files,
+        work: |place| {
+            let realm = place.pool().realm("default")?;
+            realm.remove_empty(realm.root(), "empty")
+        },
+    },
+];
+
+/// Everything else that is tried.
 pub const OPERATIONS: &[Operation] = &[
     Operation {
         name: "create",

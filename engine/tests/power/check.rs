@@ -36,11 +36,20 @@ impl<'s> Expected<'s> {
         steps.checked_sub(1).map_or_else(Arc::default, |last| Arc::clone(&self.steps[last].after))
     }
 
-    /// For each object that is being written in place, all values that its words may have.
-    fn loose(&self) -> BTreeMap<&'static str, Vec<Arc<Vec<u8>>>> {
+    /// For each object that is being written in place, all values that it may have.
+    fn loose(&self) -> BTreeMap<&'static str, Loose> {
         let mut loose = BTreeMap::<_, Vec<_>>::new();
+        let mut unsynced = BTreeMap::<_, Vec<_>>::new();
         for (at, step) in self.steps[..self.begun].iter().enumerate() {
             match step.nature {
+                Nature::Unsynced(path) => {
+                    let values = [self.after(at), Arc::clone(&step.after)];
+                    let of = |shown: &Arc<Shown>| shown.bytes.get(path).cloned();
+                    unsynced.entry(path).or_default().extend(values.iter().filter_map(of));
+                }
+                Nature::Synced(path) if at < self.done => {
+                    unsynced.remove(path);
+                }
                 Nature::InPlace(path) => {
                     let values = loose.entry(path).or_default();
                     values.extend(self.after(at).bytes.get(path).cloned());
@@ -57,7 +66,9 @@ impl<'s> Expected<'s> {
                 _ => {}
             }
         }
-        loose
+        let loose = loose.into_iter().map(|(path, values)| (path, Loose::Words(values)));
+        let unsynced = unsynced.into_iter().map(|(path, values)| (path, Loose::File(values)));
+        loose.chain(unsynced).collect()
     }
 
     /// Whether `found` is what may be seen.
@@ -78,11 +89,7 @@ impl<'s> Expected<'s> {
 }
 
 /// Says in what `found` is not `expected`.
-fn differ(
-    found: &Shown,
-    expected: &Shown,
-    loose: &BTreeMap<&'static str, Vec<Arc<Vec<u8>>>>,
-) -> Verdict {
+fn differ(found: &Shown, expected: &Shown, loose: &BTreeMap<&'static str, Loose>) -> Verdict {
     for (path, said) in &expected.said {
         match found.said.get(path) {
             None => return Err(format!("{path} is missing")),
@@ -101,13 +108,39 @@ fn differ(
                 let (is, was) = (other.len(), bytes.len());
                 return Err(format!("{path} differs at byte {at:?} ({is} bytes, {was} expected)"));
             }
-            Some(values) if !is_mixed(other, values) => {
+            Some(Loose::Words(values)) if !is_mixed(other, values) => {
                 return Err(format!("{path} has words that nobody wrote"));
+            }
+            Some(Loose::File(values)) => {
+                is_unsynced(other, values).map_err(|why| format!("{path}: {why}"))?;
             }
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Values that an object may have.
+enum Loose {
+    /// Each word is one of theirs.
+    Words(Vec<Arc<Vec<u8>>>),
+    /// The size is one of theirs, and each byte that all of them have alike.
+    File(Vec<Arc<Vec<u8>>>),
+}
+
+/// Whether a file may be so that was not synced since: what was not written is as it was.
+fn is_unsynced(found: &[u8], values: &[Arc<Vec<u8>>]) -> Verdict {
+    if !values.iter().any(|value| value.len() == found.len()) {
+        return Err(format!("it has {} bytes, as it never had", found.len()));
+    }
+    let kept = |at: usize| {
+        let first = values[0].get(at)?;
+        values.iter().all(|value| value.get(at) == Some(first)).then_some(*first)
+    };
+    match (0..found.len()).find(|at| kept(*at).is_some_and(|byte| byte != found[*at])) {
+        Some(at) => Err(format!("byte {at} has changed, which nobody wrote")),
+        None => Ok(()),
+    }
 }
 
 /// Whether each word is one of the values'.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use engram::query::ast::Literal;
 use engram::{
-    CreateOptions, DType, Durability, Flush, IndexMode, IndexSettings, Kind, Layout, Member, Mode,
-    NewObject, Payload, Placement, Pool, Realm, Value,
+    Clash, CreateOptions, DType, Durability, Flush, IndexMode, IndexSettings, Kind, Layout, Member,
+    Mode, NewObject, Payload, Placement, Pool, Properties, Realm, Value,
 };
 
 use super::common::grids::{chunked, whole};
@@ -34,6 +34,10 @@ pub enum Nature {
     Flush(&'static str),
     /// Some of the object's words change one by one, and are settled when it is done.
     Stored(&'static str),
+    /// The file's size and some of its bytes change, and are as they please until it is synced.
+    Unsynced(&'static str),
+    /// The file's size and bytes are settled.
+    Synced(&'static str),
 }
 
 /// One operation, and what the pool showed after it.
@@ -205,6 +209,7 @@ impl<'p> Worker<'p> {
         self.store("default:b/zeros", "b/zeros", Flush::Once);
         self.store("default:b/made", "b/made", Flush::AsWritten);
         self.chunks();
+        self.files();
         self.whole("put inline to be promoted", |w| w.put("b/promoted", 32, KEEP));
         self.in_place("default:b/promoted", "b/promoted");
         self.whole("swap a value", |w| {
@@ -312,6 +317,65 @@ impl<'p> Worker<'p> {
         });
     }
 
+    /// Files that grow, shrink, have holes and further names: names and forms change by commits,
+    /// sizes and bytes until they are synced.
+    fn files(&mut self) {
+        const PATH: &str = "default:f/file";
+        let root = self.realm().root();
+        let mut file = None;
+        self.whole("make a file", |w| w.make_file("f/other", &[7; 900]));
+        self.whole("make a file and open it", |w| {
+            w.make_file("f/file", b"small");
+            let oid = lookup(&w.realm(), "f/file").expect("there");
+            file = Some(w.realm().open_file(oid, true).expect("open"));
+        });
+        let file = file.expect("made");
+        self.whole("append within the record", |_| assert!(file.append(&[1; 500]).is_ok()));
+        let unsynced: [(&str, &dyn Fn()); 11] = [
+            ("append beyond the record", &|| assert!(file.append(&[2; 10_000]).is_ok())),
+            ("overwrite", &|| file.write_at(3000, &[3; 6000]).expect("there")),
+            ("append a segment", &|| assert!(file.append(&[4; 60_000]).is_ok())),
+            ("append another", &|| assert!(file.append(&[5; 60_000]).is_ok())),
+            ("append a third", &|| assert!(file.append(&[6; 60_000]).is_ok())),
+            ("write far behind the end", &|| file.write_at(400_000, &[8; 5000]).expect("room")),
+            ("write into a hole", &|| file.write_at(300_100, &[9; 30_000]).expect("room")),
+            ("cut", &|| file.set_size(100_000).expect("cut")),
+            ("extend by a hole", &|| file.set_size(230_000).expect("extended")),
+            ("punch", &|| file.punch(20_000, 50_000).expect("punched")),
+            ("allocate", &|| file.allocate(150_000, 100_000, false).expect("room")),
+        ];
+        for (what, work) in unsynced {
+            self.step(what, Nature::Unsynced(PATH), |_| work());
+            if !["overwrite", "append a segment"].contains(&what) {
+                self.step("sync", Nature::Synced(PATH), |_| file.sync().expect("synced"));
+            }
+        }
+        let folder = self.realm().lookup(root, "f").expect("looked").expect("there").id();
+        self.whole("link", |w| w.realm().link(file.oid(), folder, "further").expect("linked"));
+        self.whole("take a name away", |w| w.realm().unlink(folder, "file").expect("gone"));
+        for clash in [Clash::Exchange, Clash::Replace] {
+            self.whole(&format!("rename: {clash:?}"), |w| {
+                let renamed = w.realm().rename_over(folder, "further", folder, "other", clash);
+                renamed.expect("renamed");
+            });
+        }
+        self.whole("make another", |w| w.make_file("f/last", &[5; 5000]));
+        self.whole("take its last name away", |w| w.realm().unlink(folder, "other").expect("gone"));
+        self.whole("write without a name", |_| {
+            assert!(file.append(&[6; 50_000]).is_ok());
+            file.sync().expect("synced");
+        });
+        self.whole("close", |_| drop(file));
+    }
+
+    fn make_file(&mut self, path: &str, data: &[u8]) {
+        let properties = Properties { written: 1, accessed: 2, rest: b"kept" }.encode();
+        let new = NewObject { properties, ..NewObject::blob() };
+        let placement = Placement { index: Some(IndexMode::None), ..KEEP };
+        let realm = self.realm();
+        realm.put(realm.root(), path, &new, data, placement).expect("a new file");
+    }
+
     /// Objects that are indexed later.
     fn queued(&mut self) {
         self.whole("a group of later indexing", |w| {
@@ -411,5 +475,24 @@ pub fn work_on(pool: &Pool) -> engram::Result<()> {
             return Err(engram::Error::new(Kind::Corrupt, what));
         }
     }
-    realm.delete(root, "again")
+    realm.delete(root, "again")?;
+    // Whoever had a file's tail is gone, and transactions have no number twice.
+    let Some(Member::Group(folder)) = realm.lookup(root, "f")? else { return Ok(()) };
+    for (name, member) in realm.list(folder, None, usize::MAX)? {
+        let file = realm.open_file(member.id(), true)?;
+        let mut before = vec![0; file.size()? as usize];
+        file.read_at(0, &mut before)?;
+        let at = file.append(&[0x77; 70_000])?;
+        file.set_size(at + 9)?;
+        let mut after = vec![0; at as usize + 10];
+        let count = file.read_at(0, &mut after)?;
+        let whole = count == before.len() + 9
+            && after.starts_with(&before)
+            && after[before.len()..count].iter().all(|byte| *byte == 0x77);
+        if at != before.len() as u64 || !whole {
+            let what = format!("what was appended to {name} does not lie behind its end");
+            return Err(engram::Error::new(Kind::Corrupt, what));
+        }
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@ use super::segments::{self, NewSegment};
 use super::write::end_of;
 use super::{OpenFile, now, pages, tail};
 use crate::realm::write;
-use engram_base::error::Result;
+use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_catalog::Headroom;
@@ -45,11 +45,11 @@ impl OpenFile {
             if map.end() > kept {
                 self.flush_size(&map)
                     .and_then(|()| segments::cut(self, &map, kept, u64::MAX, size))
-                    .inspect_err(|_| map.head.set_size(before))?;
+                    .inspect_err(|error| keep_size(&map, before, error))?;
                 self.map()?;
             } else if size < before {
                 // A copy takes the record's word where a head says more than there is.
-                self.say_size(size).inspect_err(|_| map.head.set_size(before))?;
+                self.say_size(size).inspect_err(|error| keep_size(&map, before, error))?;
             }
             return Ok(());
         }
@@ -153,6 +153,14 @@ impl OpenFile {
             segments::cut(self, &map, first, last, size)?;
             return self.map().map(drop);
         }
+    }
+}
+
+/// Gives a file back the size that it keeps, as its segments are there still. Where nobody knows
+/// whether they are, it has the lower one.
+fn keep_size(map: &FileMap, size: u64, error: &Error) {
+    if error.kind() != Kind::CommitUncertain {
+        map.head.set_size(size);
     }
 }
 
