@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{Fixture, KEEP, attach, catalog_of, filled, floats, put, report_of, sound};
 use engram::catalog::{Headroom, Table, WriteTxn};
-use engram::{Member, Mode, Payload, Value};
+use engram::{Member, Mode, NewObject, Payload, Value};
 
 /// The ids of the members of the pool that is damaged.
 struct Ids {
@@ -15,6 +15,10 @@ struct Ids {
     small: u64,
     large: u64,
     other: u64,
+    /// A file of two segments and two names.
+    file: u64,
+    /// One that is open, and has no name.
+    nameless: u64,
 }
 
 /// A sound pool: groups "g" and "g/inner", objects "small", "g/large" and "other" (in extents),
@@ -35,7 +39,23 @@ fn planted() -> (Fixture, Ids) {
     // What was freed becomes free.
     drop(realm.scratch(8 << 20, None).unwrap());
     drop(realm.scratch(64, None).unwrap());
-    let ids = Ids { root: realm.root(), group, inner, small, large, other };
+    let new_file = |path: &str| {
+        let oid = realm.put(realm.root(), path, &NewObject::blob(), b"", KEEP).unwrap();
+        let file = realm.open_file(oid, true).unwrap();
+        file.append(&[1; 9000]).unwrap();
+        file.write_at(100_000, &[2; 5000]).unwrap();
+        file
+    };
+    let (file, nameless) = (new_file("file"), new_file("nameless"));
+    realm.link(file.oid(), realm.root(), "further").unwrap();
+    realm.unlink(realm.root(), "nameless").unwrap();
+    let (file, nameless) = (file.oid(), {
+        let oid = nameless.oid();
+        // It is open as long as this process lives.
+        std::mem::forget(nameless);
+        oid
+    });
+    let ids = Ids { root: realm.root(), group, inner, small, large, other, file, nameless };
     drop(realm);
     fixture.pool.close();
     sound(&fixture.path);
@@ -74,6 +94,20 @@ fn edit(txn: &mut WriteTxn<'_>, table: Table, key: &[u8], change: impl FnOnce(&m
     let mut value = row(txn, table, key);
     change(&mut value);
     txn.put(table, key, &value).unwrap();
+}
+
+fn segment_key(oid: u64, at: u64) -> Vec<u8> {
+    [key(oid), key(at)].concat()
+}
+
+fn link_key(oid: u64, parent: u64, name: &str) -> Vec<u8> {
+    [key(oid).as_slice(), &name_key(parent, name)].concat()
+}
+
+/// Where a file's head is, by its record.
+fn head_of(txn: &WriteTxn<'_>, oid: u64) -> u64 {
+    let record = row(txn, Table::Objects, &key(oid));
+    u64_at(&record, record.len() - 16)
 }
 
 type Damage = fn(&mut WriteTxn<'_>, &Ids);
@@ -116,6 +150,54 @@ const DAMAGES: &[(&str, &str, Damage)] = &[
     }),
     ("an object with two names", "second name", |txn, ids| {
         txn.put(Table::Names, &name_key(ids.root, "tiny"), &name_row(b'O', ids.small)).unwrap();
+    }),
+    ("two segments that overlap", "overlap", |txn, ids| {
+        let (first, second) = (segment_key(ids.file, 0), segment_key(ids.file, 4096));
+        let segment = row(txn, Table::Chunks, &first);
+        txn.put(Table::Chunks, &second, &segment).unwrap();
+    }),
+    ("a segment of no file", "belongs to no chunked array or file", |txn, ids| {
+        let segment = row(txn, Table::Chunks, &segment_key(ids.file, 0));
+        txn.put(Table::Chunks, &segment_key(77, 0), &segment).unwrap();
+    }),
+    ("a segment that begins within a page", "a segment of file", |txn, ids| {
+        let segment = row(txn, Table::Chunks, &segment_key(ids.file, 0));
+        txn.put(Table::Chunks, &segment_key(ids.file, 9 << 20 | 8), &segment).unwrap();
+    }),
+    ("a head beyond the arena", "file", |txn, ids| {
+        edit(txn, Table::Objects, &key(ids.file), |row| {
+            let at = row.len() - 16;
+            row[at..][..8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+        });
+    }),
+    ("a head where there is none", "as none does", |txn, ids| {
+        let offset = head_of(txn, ids.file) + 64;
+        edit(txn, Table::Objects, &key(ids.file), |row| {
+            let at = row.len() - 16;
+            row[at..][..8].copy_from_slice(&offset.to_le_bytes());
+        });
+    }),
+    ("a further name of nothing", "which is not there", |txn, ids| {
+        txn.put(Table::Links, &link_key(77, ids.root, "x"), b"").unwrap();
+    }),
+    ("a further name that no group has", "as `links` says", |txn, ids| {
+        txn.put(Table::Links, &link_key(ids.file, ids.root, "x"), b"").unwrap();
+    }),
+    ("a further name of which the object knows nothing", "second name", |txn, ids| {
+        txn.delete(Table::Links, &link_key(ids.file, ids.root, "further")).unwrap();
+    }),
+    ("a file without a name that has one", "is an orphan, too", |txn, ids| {
+        let orphan = row(txn, Table::Orphans, &key(ids.nameless));
+        txn.put(Table::Orphans, &key(ids.file), &orphan).unwrap();
+    }),
+    ("a file without a name of a later commit", "lost its name in", |txn, ids| {
+        edit(txn, Table::Orphans, &key(ids.nameless), |row| row[7] = 1);
+    }),
+    ("a file without a name is cut short", "`orphans`", |txn, ids| {
+        edit(txn, Table::Orphans, &key(ids.nameless), |row| row.truncate(30));
+    }),
+    ("segments of nothing", "belongs to no chunked array or file", |txn, ids| {
+        txn.delete(Table::Orphans, &key(ids.nameless)).unwrap();
     }),
     ("a record that says another name", "its record says", |txn, ids| {
         txn.delete(Table::Names, &name_key(ids.root, "small")).unwrap();
@@ -337,6 +419,29 @@ fn verify_finds_spans_that_are_missing_or_cut_short() {
     }
 }
 
+#[test]
+fn verify_finds_heads_that_are_none_or_say_too_much() {
+    let damages: [(u64, u64, &str); 3] = [
+        (0, 0, "begins with 0x0, as none does"),
+        (8, 1 << 63, "bytes"),
+        (8, 1 << 20, "and there are 106496 at most"),
+    ];
+    for (at, word, said) in damages {
+        let (fixture, ids) = planted();
+        let head = {
+            let catalog = catalog_of(&fixture);
+            head_of(&catalog.write(Headroom::Relief).unwrap(), ids.file)
+        };
+        let span = fixture.path.join(fixture.pool.uuid()).join("default/shared/span-0");
+        let span = fs::File::options().write(true).open(&span).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&span, &word.to_le_bytes(), head + at).unwrap();
+        let problems = report_of(&fixture.path).problems;
+        let named = format!("file {:#x}", ids.file);
+        let found = problems.iter().any(|told| told.contains(said) && told.contains(&named));
+        assert!(found, "{problems:?}");
+    }
+}
+
 /// Damage that verify finds is an error where it is met, never a wild access.
 #[test]
 fn what_is_damaged_is_an_error_where_it_is_used() {
@@ -362,6 +467,13 @@ fn what_is_damaged_is_an_error_where_it_is_used() {
             let _ = realm.path_of(Member::Object(id));
         }
         let _ = (realm.space(), realm.count(root), realm.path_of(Member::Group(ids.inner)));
+        if let Ok(file) = realm.open_file(ids.file, true) {
+            let mut bytes = vec![0; 20_000];
+            let _ = (file.read_at(0, &mut bytes), file.read_at(95_000, &mut bytes), file.facts());
+            let _ = (file.append(&bytes), file.write_at(50_000, &bytes), file.set_size(5000));
+        }
+        let _ = (realm.count_names(ids.file), realm.view(ids.file, false));
+        let _ = realm.unlink(root, "file");
         let _ = realm.scratch(1 << 20, None);
         let _ = realm.put(root, "new", &floats(&[5000]), &filled(9, 9, 5000), KEEP);
         let _ = realm.rename(root, "other", ids.inner, "other");

@@ -71,7 +71,7 @@ impl Walk<'_> {
         self.check_checked(&record).map_err(|error| error.context(&what))?;
         record.check().map_err(|error| error.context(&what))?;
         let Some((grid, coded)) = grids.get(&oid) else {
-            fail!(Corrupt, "{what} belongs to no chunked array that is there")
+            fail!(Corrupt, "{what} belongs to no chunked array or file that is there")
         };
         if record.parent != oid {
             fail!(Corrupt, "{what} says that it belongs to {:#x}", record.parent);

@@ -65,7 +65,7 @@ impl Files {
 }
 
 impl Walk<'_> {
-    /// Heads are heads, and say no more bytes than any file can have.
+    /// Heads are heads, and say no more bytes than records and segments do.
     pub(super) fn heads(&mut self, txn: &ReadTxn<'_>, files: &Files) -> Result<()> {
         if files.segmented.is_empty() {
             return Ok(());
@@ -75,14 +75,22 @@ impl Walk<'_> {
             places.push((span, spans::span_path(self.core, span)?));
         }
         let spans = SpanFiles::open(places.into_iter());
-        for (oid, (segmented, _)) in &files.segmented {
+        for (oid, (segmented, end)) in &files.segmented {
             let mut bytes = Vec::new();
             let read = spans.read(segmented.head.offset, HEAD_BYTES, |piece| {
                 bytes.extend_from_slice(piece);
                 Ok(())
             });
-            if let Err(error) = read.and_then(|()| HeadFacts::parse(&bytes).map(drop)) {
-                self.problem(format!("file {oid:#x}: {error}"));
+            let most = segmented.nbytes.max(*end);
+            match read.and_then(|()| HeadFacts::parse(&bytes)) {
+                Err(error) => self.problem(format!("file {oid:#x}: {error}")),
+                Ok(facts) if facts.size > most => {
+                    let size = facts.size;
+                    self.problem(format!(
+                        "file {oid:#x}: its head says {size} bytes, and there are {most} at most"
+                    ));
+                }
+                Ok(_) => {}
             }
         }
         Ok(())
