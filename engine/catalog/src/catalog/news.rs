@@ -158,7 +158,6 @@ mod tests {
     use super::{Changed, NOTES, News, TOLD_MAX};
     use crate::catalog::Table;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::Duration;
 
     fn news() -> News {
         News {
@@ -227,32 +226,37 @@ mod tests {
 
     #[test]
     fn a_reader_beside_a_writer_is_told_what_is_so_or_nothing() {
-        let (news, head, done) = (news(), AtomicU64::new(0), AtomicU64::new(0));
+        let (news, head) = (news(), AtomicU64::new(0));
+        let (done, seen) = (AtomicU64::new(0), AtomicU64::new(0));
+        // However busy the processors are, the reader is told of the commits between two of these:
+        // the writer waits at each until it has looked, and at the next until it has looked again.
+        let waits = |id: u64| matches!(id % 1000, 1 | 4);
         // Commit `id` changes as many objects as its lower bits say, all of them called by it.
         let objects = |id: u64| (0..id % 40).map(move |at| id << 8 | at);
         let commits = 200_000;
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for id in 1..=commits {
-                    news.tell(&head, id, &of(objects(id)));
-                    done.store(id, Ordering::Release);
-                    // However few processors there are, the reader comes in between.
-                    if id % 1000 == 1 {
-                        std::thread::sleep(Duration::from_micros(50));
+            let reader = scope.spawn(|| {
+                let (mut at, mut told) = (0, 0);
+                while at < commits {
+                    let upto = done.load(Ordering::Acquire);
+                    if let Some(all) = news.between(&head, at, upto) {
+                        let expected: Vec<u64> = (at + 1..=upto).flat_map(objects).collect();
+                        assert_eq!(all, expected);
+                        told += u64::from(upto > at);
                     }
+                    at = upto;
+                    seen.store(at, Ordering::Release);
+                    std::thread::yield_now();
                 }
+                assert!(told >= commits / 1000, "it was told something {told} times");
             });
-            let (mut at, mut told) = (0, 0);
-            while at < commits {
-                let upto = done.load(Ordering::Acquire);
-                if let Some(all) = news.between(&head, at, upto) {
-                    let expected: Vec<u64> = (at + 1..=upto).flat_map(objects).collect();
-                    assert_eq!(all, expected);
-                    told += u64::from(upto > at);
+            for id in 1..=commits {
+                news.tell(&head, id, &of(objects(id)));
+                done.store(id, Ordering::Release);
+                while waits(id) && seen.load(Ordering::Acquire) < id && !reader.is_finished() {
+                    std::thread::yield_now();
                 }
-                at = upto;
             }
-            assert!(told > 0, "it was never told anything");
         });
     }
 }
