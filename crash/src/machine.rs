@@ -193,16 +193,25 @@ pub fn wait(pid: i32) -> Option<i32> {
 
 /// The children of this process, those of its dead children too.
 ///
+/// Each process is asked whose child it is: the kernel's own list of children leaves some out while
+/// others come and go.
+///
 /// # Panics
 ///
-/// If the kernel does not list them.
+/// If the kernel does not list processes.
 pub fn children() -> Vec<i32> {
-    let mut found = Vec::new();
-    for task in std::fs::read_dir("/proc/self/task").expect("tasks").flatten() {
-        let listed = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        found.extend(listed.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
-    }
-    found
+    let own = me();
+    let all = std::fs::read_dir("/proc").expect("processes").flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| parent_of(*pid) == Some(own)).collect()
+}
+
+/// Whose child a process is, if there is such a process.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Its name stands in parentheses, and may have some of its own; its state follows.
+    let (_name, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// A word of a view. Nobody moves the memory; somebody may be writing there.
