@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 PREFIX = "engram-test-mount-"
 """A folder of tests that have mounts begins so; then comes the number of their process."""
 TOOLS = ROOT / "target/tools/bin"
+NOREPLACE, EXCHANGE = 1, 2
+"""Flags of `renameat2`."""
 _CAP_SYS_ADMIN = 21
 _FUSE = Path("/dev/fuse")
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def why_not() -> str:
@@ -117,6 +121,23 @@ def code_of(call: object, *arguments: object, **named: object) -> str:
     except OSError as error:
         return errno.errorcode[error.errno or 0].replace("ENOTSUP", "EOPNOTSUPP")
     return ""
+
+
+def _checked(code: int) -> None:
+    if code != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def rename(old: Path, new: Path, flags: int) -> None:
+    """Call `renameat2`, which Python has not."""
+    _checked(_libc.renameat2(-100, os.fsencode(old), -100, os.fsencode(new), flags))
+
+
+def allocate(fd: int, mode: int, offset: int, nbytes: int) -> None:
+    """Call `fallocate`, which Python has not."""
+    wide = ctypes.c_int64
+    _checked(_libc.fallocate64(fd, mode, wide(offset), wide(nbytes)))
 
 
 def names(folder: Path) -> list[str]:

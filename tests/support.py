@@ -1,12 +1,16 @@
 """What the tests share: exact comparison, dtypes of every kind, children."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 TEXT = np.dtypes.StringDType()
@@ -126,6 +130,21 @@ def said_without(module: str, home: Path, file: Path) -> str:
         home / "p",
         file,
     )
+
+
+@contextmanager
+def small_tmpfs(mib: int) -> Iterator[Path]:
+    """Mount a tmpfs of so many MiB; skip the test where that cannot be."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small tmpfs takes root")
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", folder]
+        if subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
+            pytest.skip("this machine mounts no tmpfs here")
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", "-l", folder], check=True)
 
 
 def spoil(pool: Path, value: bytes) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -16,9 +14,11 @@ import numpy as np
 import pytest
 
 import engram
+from support import small_tmpfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 MIB = 1 << 20
 
@@ -26,16 +26,8 @@ MIB = 1 << 20
 @pytest.fixture
 def mount() -> Iterator[Path]:
     """Mount a tmpfs of 64 MiB; gone after the test."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small tmpfs takes root")
-    with tempfile.TemporaryDirectory() as folder:
-        options = ["-t", "tmpfs", "-o", "size=64m", "tmpfs", folder]
-        if subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
-            pytest.skip("this machine mounts no tmpfs here")
-        try:
-            yield Path(folder)
-        finally:
-            subprocess.run(["umount", "-l", folder], check=True)
+    with small_tmpfs(64) as folder:
+        yield folder
 
 
 def fill(mount: Path, leave: int) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import hashlib
@@ -17,32 +16,14 @@ import numpy as np
 import pytest
 
 import engram
-from mounted import code_of, names, needs_fuse
+from mounted import EXCHANGE, NOREPLACE, allocate, code_of, names, needs_fuse, rename
 from support import BIG
 
 pytestmark = needs_fuse
 
-NOREPLACE, EXCHANGE, WHITEOUT = 1, 2, 4
+WHITEOUT = 4
 KEEP_SIZE, PUNCH_HOLE, COLLAPSE_RANGE, ZERO_RANGE = 1, 2, 8, 16
 PAGE = 4096
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _checked(code: int) -> None:
-    if code != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
-def rename(old: Path, new: Path, flags: int) -> None:
-    """Call `renameat2`, which Python has not."""
-    _checked(_libc.renameat2(-100, os.fsencode(old), -100, os.fsencode(new), flags))
-
-
-def allocate(fd: int, mode: int, offset: int, nbytes: int) -> None:
-    """Call `fallocate`, which Python has not."""
-    wide = ctypes.c_int64
-    _checked(_libc.fallocate64(fd, mode, wide(offset), wide(nbytes)))
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 1024, 1025, 65_536, 3_000_001])
