@@ -98,6 +98,7 @@ mod enabled {
         "chunks.reshaped",
         "slab.flushed",
         "view.sought",
+        "view.mapped",
         "view.pinned",
         "view.looked",
         "delete.unnamed",

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::common::{Fixture, floats, sound};
+use super::common::{Fixture, alone, floats, sound};
 use super::{all, created, make_with};
 use engram::{Kind, Payload, Seek};
 
@@ -245,6 +245,30 @@ fn a_full_pool_refuses_and_tears_nothing() {
     assert_eq!(file.append(&vec![8; 3 << 20]), Ok(0), "what was cut is free again");
     drop(file);
     sound(&fixture.path);
+}
+
+#[test]
+fn a_view_of_a_file_that_is_emptied_and_filled_again_meanwhile_shows_nothing_else() {
+    alone("a_view_of_a_file_that_is_emptied_and_filled_again_meanwhile_shows_nothing_else", || {
+        let fixture = Fixture::new(16 << 20);
+        let realm = fixture.realm();
+        let file = created(&realm, "file");
+        file.write_at(0, &[b'x'; 5000]).unwrap();
+        file.set_size(100).unwrap();
+        let (other, once) = (file.clone(), std::sync::Once::new());
+        engram::faults::on_step(move |step| {
+            if step == "view.mapped" {
+                once.call_once(|| {
+                    other.set_size(0).unwrap();
+                    other.append(&[b'y'; 3000]).unwrap();
+                });
+            }
+        });
+        let Payload::Extent(view) = realm.payload(file.oid()).unwrap().0 else { panic!("3000") };
+        let mut bytes = vec![0; view.len()];
+        view.copy_out(0, &mut bytes);
+        assert!(bytes == [b'y'; 3000], "{} bytes, {:?} first", bytes.len(), bytes.first());
+    });
 }
 
 #[test]

@@ -29,6 +29,8 @@
 //! writer that dies between store and commit leaves a number that no commit has, and so does a
 //! catalog in which transactions count anew (a compaction, a move). A process that waits for the
 //! number takes the writer lock, under which nobody is between the two, and sets the word right.
+//! A view asks once, after it has read the size: segments that were cut have anything behind the
+//! end that they had.
 //!
 //! **F4 Tail.** Size is changed, and segments are removed, only by the holder of the *tail*: the
 //! head's word with its lease's id, set from 0 by compare and swap. Extending, it copies first and

@@ -350,7 +350,7 @@ pub(crate) fn payload_at(
 ) -> Result<(Payload, u32)> {
     let inside = core.enter()?;
     // Between the two snapshots a value may move into its row, and out of it again.
-    loop {
+    for looks in 0.. {
         let inline = look!(at, core, inside, |rows| group::with_record(
             rows,
             Member::Object(oid),
@@ -370,19 +370,22 @@ pub(crate) fn payload_at(
             return Ok(inline);
         }
         step!("view.sought");
-        if let Some(pinned) = pin_extent(core, &inside, at, oid, write)? {
+        if let Some(pinned) = pin_extent(core, &inside, at, oid, write, looks)? {
             return Ok(pinned);
         }
     }
+    unreachable!("it looks until what it finds is of one moment")
 }
 
-/// lease → read → record → pin → slice. `None` if the value is in its row by now.
+/// lease → read → record → pin → slice. `None` if the value is in its row by now, or, of a file, has
+/// other segments.
 fn pin_extent(
     core: &Arc<Core>,
     inside: &Inside<'_>,
     at: Option<&SnapshotHandle>,
     oid: Oid,
     write: bool,
+    looks: u32,
 ) -> Result<Option<(Payload, u32)>> {
     let look = inside.look_at(at)?;
     if write {
@@ -405,8 +408,9 @@ fn pin_extent(
     };
     let (stored, generation, segmented) = found;
     if let Some(segmented) = segmented {
-        let payload = files::view_in(core, inside, &look, oid, segmented, write)?;
-        return Ok(Some((payload, generation)));
+        let looks = at.is_none().then_some(looks);
+        let payload = files::view_in(core, inside, &look, oid, segmented, write, looks)?;
+        return Ok(payload.map(|payload| (payload, generation)));
     }
     let Some((extent, nbytes)) = stored else {
         return Ok(None);

@@ -203,15 +203,20 @@ pub(super) fn learn(core: &Core, inside: Inside<'_>, oid: Oid) -> Result<Known> 
             return Ok(Known::Map(Arc::new(map)));
         }
         drop(txn);
-        step!("file.announced");
-        if look < LOOKS {
-            drop(within);
-            std::thread::yield_now();
-        } else {
-            heal(core, &within, &map.head)?;
-        }
+        wait(core, &within, &map.head, look)?;
     }
     unreachable!("it looks until it finds a map that is good")
+}
+
+/// Waits a moment for the commit that a head has announced; after many looks, sees whether there
+/// will be one.
+pub(super) fn wait(core: &Core, inside: &Inside<'_>, head: &FileHead, looks: u32) -> Result<()> {
+    step!("file.announced");
+    if looks < LOOKS {
+        std::thread::yield_now();
+        return Ok(());
+    }
+    heal(core, inside, head)
 }
 
 /// Sets a head's word right that names a transaction which was never committed: under the writer

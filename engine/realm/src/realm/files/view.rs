@@ -9,6 +9,7 @@ use crate::realm::look::Payload;
 use crate::realm::{Realm, space};
 use crate::view::{Claim, View};
 use engram_base::error::Result;
+use engram_base::faults::step;
 use engram_base::id::Oid;
 use engram_media::memory::Memory;
 use engram_records::segmented::Segmented;
@@ -16,6 +17,10 @@ use engram_space::lease::ObjectUse;
 
 /// A view of a file that a look-up shows: one segment's memory, or the memory of all of them mapped
 /// side by side, with zeros for holes. It is as long as the file is now.
+///
+/// `None`: segments have changed since the look-up, and the size may be of the others. Behind the
+/// end that these had may be anything, so another look-up has to find them; `looks` says how many
+/// have tried. At a snapshot there is none, and nothing else to find.
 pub(in crate::realm) fn view_in(
     core: &Arc<Core>,
     inside: &Inside<'_>,
@@ -23,16 +28,25 @@ pub(in crate::realm) fn view_in(
     oid: Oid,
     segmented: Segmented,
     write: bool,
-) -> Result<Payload> {
+    looks: Option<u32>,
+) -> Result<Option<Payload>> {
     let txn = look.txn();
     let head = map::head_at(core, inside, segmented.head, txn)?;
     let segments = segments::all(txn, oid)?;
     let end = segments.iter().map(|segment| segment.extent.end()).max().unwrap_or(0);
     space::reach_in(core, inside, end, txn)?;
+    step!("view.mapped");
     let most = segments.last().map_or(0, FileSegment::end).max(segmented.nbytes);
     let size = head.size().min(most);
+    if let Some(looks) = looks
+        && !core.setup.immutable
+        && head.map() > txn.id()
+    {
+        map::wait(core, inside, &head, looks)?;
+        return Ok(None);
+    }
     if size == 0 {
-        return Ok(Payload::Inline(Vec::new()));
+        return Ok(Some(Payload::Inline(Vec::new())));
     }
     let hold = look.use_object(oid, ObjectUse::View);
     let memory = match segments.first() {
@@ -50,7 +64,7 @@ pub(in crate::realm) fn view_in(
     };
     let whole = covers(&segments, size);
     let claim = Claim::of_file(core, oid, hold, memory, whole);
-    Ok(Payload::Extent(View::new(Arc::new(claim), size, write)))
+    Ok(Some(Payload::Extent(View::new(Arc::new(claim), size, write))))
 }
 
 /// Whether segments have no hole before an offset.
