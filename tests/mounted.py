@@ -145,10 +145,10 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def begin(script: str, *arguments: object) -> subprocess.Popen[str]:
-    """Begin a Python program, which knows nothing of Engram."""
+def begin(script: str, *arguments: object, knows: bool = False) -> subprocess.Popen[str]:
+    """Begin a Python program, which knows nothing of Engram, if nothing else is said."""
     return subprocess.Popen(
-        [sys.executable, "-I", "-c", script, *map(str, arguments)],
+        [sys.executable, *([] if knows else ["-I"]), "-c", script, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -167,6 +167,21 @@ def ended(process: subprocess.Popen[str], patience: float = PATIENCE) -> str:
     return said
 
 
+LINES = int(os.environ.get("ENGRAM_LINES", "4000"))
+"""So many lines each of two processes appends: 200,000 where it is done at full size."""
+
+
+def all_ended(*processes: subprocess.Popen[str], patience: float = PATIENCE) -> list[str]:
+    """Give what each of some programs has said; if one fails, the others are killed."""
+    try:
+        return [ended(process, patience) for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
 WHO = ("one", "two")
 APPENDER = """
 import os, sys
@@ -177,13 +192,20 @@ for n in range(count):
     assert os.write(fd, line) == len(line)
 os.close(fd)
 """
+INSIDE = """
+import sys, engram
+pool, name, count = engram.open(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+with pool.open_file("log", "ab") as file:
+    for n in range(count):
+        line = b"%s %07d\\n" % (name.encode(), n)
+        assert file.write(line) == len(line)
+"""
 
 
 def append(paths: tuple[Path, Path], count: int, patience: float = PATIENCE) -> None:
     """Have two processes append numbered lines, each by its path."""
     writers = [begin(APPENDER, path, name, count) for path, name in zip(paths, WHO, strict=True)]
-    for writer in writers:
-        ended(writer, patience)
+    all_ended(*writers, patience=patience)
 
 
 def check_appended(data: bytes, count: int) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import filecmp
 import os
+import platform
 import shutil
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +17,8 @@ import numpy as np
 import pytest
 
 import engram
-from mounted import append, begin, check_appended, code_of, ended, names, needs_fuse, tool
-from native import ROOT, need, run
+from mounted import begin, code_of, ended, names, needs_fuse, tool
+from native import ROOT, need, ranks, run
 from support import BIG
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 pytestmark = needs_fuse
 
 MIB = 1 << 20
+TRANSFER, SEGMENTS = 128 << 10, 8
+"""Of `blocks.py`: how much each rank writes at a time, and how often."""
 FSX = ROOT / "tests/posix/fsx.toml"
 
 
@@ -185,16 +190,90 @@ def test_sqlite_keeps_what_two_processes_record(
     assert engram.verify(pool.path).problems == []
 
 
+KEEPER = RECORDER.replace("range(60)", "range(10**9)").replace(
+    '"rollback")', '"rollback")\n    print(n, flush=True)'
+)
+"""Records without an end, and says after each row that it is recorded, or taken back."""
+
+HOLDS = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+print(db.execute("pragma integrity_check").fetchone()[0])
+for (n,) in db.execute("select n from rows where who = ? order by n", (sys.argv[2],)):
+    print(n)
+"""
+
+
+@pytest.mark.parametrize("victim", ["writer", "both writers", "mount"])
 @pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_sqlite_is_sound_after_a_kill(seen: Path, journal: str) -> None:
-    writer = begin(RECORDER.replace("range(60)", "range(10**9)"), seen / "db", "a", journal)
-    assert writer.stdout is not None
-    writer.stdout.readline()
-    while not (seen / "db").stat().st_size:
-        pass
-    writer.kill()
-    writer.communicate()
-    assert ended(begin(CHECKER, seen / "db")).split()[0] == "ok"
+def test_sqlite_keeps_what_it_recorded_whoever_is_killed(
+    pool: engram.Pool, point: Path, journal: str, victim: str
+) -> None:
+    mount = engram.mount(pool, point)
+    ended(begin(RECORDER.replace("range(60)", "range(0)"), point / "db", "-", journal))
+    writers = [begin(KEEPER, point / "db", name, journal) for name in "ab"]
+    said: list[list[str]] = []
+    for writer in writers:
+        assert writer.stdout is not None
+        said.append([writer.stdout.readline() for _ in range(15)])
+    if victim == "mount":
+        os.kill(mount.pid, signal.SIGKILL)
+    for writer in writers[: 1 if victim == "writer" else 2]:
+        writer.kill()
+    for writer, lines in zip(writers, said, strict=True):
+        assert writer.stdout is not None
+        if victim == "writer" and writer is writers[1]:  # it goes on, and then ends
+            lines.extend(writer.stdout.readline() for _ in range(15))
+            writer.kill()
+        lines.extend(line for line in writer.stdout if line.strip().isdigit())
+        writer.communicate()
+    if victim == "mount":
+        mount.unmount()
+        mount = engram.mount(pool, point)
+    for name, lines in zip("ab", said, strict=True):
+        told = [int(line) for line in lines if line.strip()]
+        sound, *found = ended(begin(HOLDS, point / "db", name)).split()
+        assert sound == "ok"
+        kept = [n for n in told if n % 10]
+        assert [int(n) for n in found[: len(kept)]] == kept
+        assert len(found) <= len(kept) + 1  # one that was not said yet
+    mount.unmount()
+    assert engram.verify(pool.path).problems == []
+
+
+def test_a_program_of_system_calls_alone_works(seen: Path) -> None:
+    need("cc")
+    if platform.machine() != "x86_64":
+        pytest.skip("its system calls are those of x86-64")
+    program = seen / "raw"
+    flags = ("-O1", "-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector", "-no-pie")
+    run("cc", *flags, ROOT / "tests/posix/raw.c", "-o", program)
+    folder = seen / "by raw"
+    folder.mkdir()
+    run(program, folder)
+    assert names(folder) == ["renamed"]
+    assert (folder / "renamed").read_bytes() == b"seven! " * 1000 + b"end\n"
+
+
+@pytest.mark.parametrize("each", [False, True], ids=["one file", "one file each"])
+@pytest.mark.parametrize("by", ["posix", "mpi"])
+def test_ranks_write_and_read_each_others_blocks(
+    pool: engram.Pool, seen: Path, by: str, each: bool
+) -> None:
+    need("mpirun")
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    words = (by, "each" if each else "shared", seen / "data")
+    ranks(4, Path(sys.executable), ROOT / "tests/posix/blocks.py", *words)
+    expected = [
+        [bytes([1 + rank, segment]) * (TRANSFER // 2) for rank in range(4)]
+        for segment in range(SEGMENTS)
+    ]
+    if each:
+        for rank in range(4):
+            mine = b"".join(blocks[rank] for blocks in expected)
+            assert bytes(pool[f"data.{rank}"]) == mine
+    else:
+        assert bytes(pool["data"]) == b"".join(b"".join(blocks) for blocks in expected)
 
 
 def test_h5py_writes_and_reads_a_file(pool: engram.Pool, seen: Path) -> None:
@@ -229,16 +308,6 @@ def test_numpy_maps_a_file_and_writes_it(pool: engram.Pool, seen: Path) -> None:
     expected[7] *= 2
     assert np.array_equal(np.load(path), expected)
     assert bytes(pool["map.npy"])[-expected.nbytes :] == expected.tobytes()
-
-
-@pytest.mark.parametrize("cache", ["job", "shared", "none"])
-def test_two_processes_append_and_no_line_is_lost_torn_or_doubled(
-    pool: engram.Pool, point: Path, cache: Any
-) -> None:
-    with engram.mount(pool, point, cache=cache):
-        append((point / "log", point / "log"), 4000)
-        check_appended((point / "log").read_bytes(), 4000)
-    check_appended(bytes(pool["log"]), 4000)
 
 
 @pytest.mark.parametrize("cache", ["job", "shared"])
