@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use engram::{Error, Kind, Result};
 
 use crate::cached::Cache;
+use crate::kernel;
 
 const USAGE: &str = "engram-mount POOL DIR [--namespace NAME] [--cache job|shared|none] \
                      [--read-only] [--foreground] [--threads N] [--growth LEAST:MOST]";
@@ -29,7 +30,6 @@ pub struct Arguments {
 impl Arguments {
     pub fn parse(given: impl Iterator<Item = OsString>) -> Result<Arguments> {
         let given: Vec<OsString> = given.collect();
-        let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let mut arguments = Arguments {
             pool: PathBuf::new(),
             place: PathBuf::new(),
@@ -37,7 +37,7 @@ impl Arguments {
             cache: Cache::Shared,
             read_only: false,
             foreground: false,
-            threads: processors.clamp(2, 8),
+            threads: kernel::threads(),
             growth: None,
             given: given.clone(),
         };

@@ -36,6 +36,7 @@ pub enum Cache {
 }
 
 impl Cache {
+    /// The one of this name.
     pub fn parse(word: &str) -> Option<Cache> {
         Some(match word {
             "job" => Cache::Job,

@@ -15,6 +15,7 @@
 //! | `serve` | requests of the kernel, and answers |
 //! | `cached` | what the kernel may keep, and for how long |
 //! | `waits` | programs that wait for a lock |
+//! | `kernel` | what is asked of the kernel |
 //! | `handles` | open files and folders, by the numbers that the kernel has for them |
 
 #![deny(missing_docs)]
@@ -23,6 +24,7 @@ mod arguments;
 mod background;
 mod cached;
 mod handles;
+pub mod kernel;
 mod serve;
 mod waits;
 
@@ -31,9 +33,11 @@ use std::os::unix::fs::MetadataExt;
 use std::process;
 
 use arguments::Arguments;
+pub use cached::Cache;
 use engram::{Error, Kind, Mode, Pool, Result, Scope};
 use engram_fs::{Fs, Options};
-use fuser::{Config, MountOption, Session, SessionACL};
+use fuser::Session;
+use kernel::is_root;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -50,8 +54,7 @@ fn mount(arguments: &Arguments) -> Result<()> {
     let mode = if arguments.read_only { Mode::Read } else { Mode::ReadWrite };
     let pool = Pool::open(&arguments.pool, mode, false)?;
     let namespace = pool.namespace(&arguments.namespace)?;
-    let root = is_root();
-    if root && namespace.has_realm(Scope::Private)? {
+    if is_root() && namespace.has_realm(Scope::Private)? {
         return Err(Error::new(
             Kind::Access,
             format!(
@@ -63,12 +66,12 @@ fn mount(arguments: &Arguments) -> Result<()> {
     }
     let options = Options { read_only: arguments.read_only, growth: arguments.growth };
     let fs = Fs::new(namespace, options).map_err(|error| Error::new(Kind::Os, error.message))?;
-    let mut session = Session::new(
-        serve::Served::new(fs, arguments.cache),
-        &arguments.place,
-        &config(arguments, root),
-    )
-    .map_err(|error| refused(arguments, &error))?;
+    // Whoever unmounts it waits for this process.
+    let source = format!("engram:{}@{}", arguments.pool.display(), process::id());
+    let config = kernel::config(source, arguments.read_only, arguments.threads);
+    let served = serve::Served::new(fs, arguments.cache);
+    let mut session = Session::new(served, &arguments.place, &config)
+        .map_err(|error| refused(arguments, &error))?;
     let notifier = session.notifier();
     cached::tell(notifier)
         .map_err(|error| Error::new(Kind::Os, format!("starting a thread: {error}")))?;
@@ -80,25 +83,6 @@ fn mount(arguments: &Arguments) -> Result<()> {
         let place = arguments.place.display();
         Error::new(Kind::Os, format!("serving {place}: {error}"))
     })
-}
-
-fn config(arguments: &Arguments, root: bool) -> Config {
-    let mut config = Config::default();
-    config.mount_options = vec![
-        // Whoever unmounts it waits for this process.
-        MountOption::FSName(format!("engram:{}@{}", arguments.pool.display(), process::id())),
-        MountOption::Subtype("engram".to_owned()),
-        MountOption::DefaultPermissions,
-        if arguments.read_only { MountOption::RO } else { MountOption::RW },
-    ];
-    if root {
-        // Device files and set-user-id bits are an ordinary user's mount's never.
-        config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
-    }
-    config.acl = if root { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(arguments.threads);
-    config.clone_fd = true;
-    config
 }
 
 /// Unmounts where the process is told to end.
@@ -166,9 +150,4 @@ fn refused(arguments: &Arguments, error: &std::io::Error) -> Error {
     };
     let what = format!("{place} cannot be mounted upon: {error}; {advice}");
     Error::new(Kind::Unsupported, what)
-}
-
-/// Whether the process may do all.
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }

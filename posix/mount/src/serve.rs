@@ -12,18 +12,16 @@ use engram_fs::{
 };
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags as KernelFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    Generation, INodeNo, KernelConfig, LockOwner, OpenFlags as KernelFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::cached::{self, Cache, Seen};
 use crate::handles::Handles;
+use crate::kernel;
 use crate::waits::{Waiting, Waits};
 
-/// The most that is written, or read, at once.
-const WRITE_MAX: u32 = 1 << 20;
 /// The most that is copied from file to file at once: the program asks for the rest.
 const COPY_MAX: u64 = 16 << 20;
 const BLOCK: u32 = 4096;
@@ -149,26 +147,7 @@ impl Served {
 
 impl Filesystem for Served {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let wanted = [
-            InitFlags::FUSE_ASYNC_READ,
-            InitFlags::FUSE_BIG_WRITES,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
-            InitFlags::FUSE_ATOMIC_O_TRUNC,
-            InitFlags::FUSE_CACHE_SYMLINKS,
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-        ];
-        // Where this mount alone changes the pool, the kernel's own locks do, which take no request.
-        let locks = [InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS];
-        let locks = if self.cache == Cache::Job { &locks[..0] } else { &locks[..] };
-        for flag in wanted.iter().chain(locks).copied() {
-            // A kernel that lacks one does without.
-            let _ = config.add_capabilities(flag);
-        }
-        let _ = config.set_max_write(WRITE_MAX);
-        let _ = config.set_max_readahead(WRITE_MAX);
-        let _ = config.set_max_background(64);
+        kernel::negotiate(config, self.cache);
         Ok(())
     }
 
