@@ -1,15 +1,12 @@
 //! Files: names and bytes by `Fs`, beside system calls in folders, by turns. One folder is on the
 //! machine's own file system; others may be mounts, which have the kernel between besides.
 
-use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use engram::{CreateOptions, Mode, Pool};
-use engram_fs::{Errno, Fs, Handle, Maker, OpenFlags, Options, ROOT};
+use engram::{CreateOptions, Pool};
 
+use crate::contestants::{Bytes, Calls, Contestant, InPool};
 use crate::store::timed;
 use crate::{Result, json};
 
@@ -17,25 +14,6 @@ const SMALL: usize = 4 << 10;
 const LARGE: usize = 128 << 10;
 const WITHIN: u64 = 1 << 20;
 const RECORD: usize = 100;
-const MAKER: Maker = Maker { uid: 0, gid: 0 };
-const BOTH: OpenFlags = OpenFlags { read: true, write: true, append: false, truncate: false };
-
-/// Who takes part: names made, looked at and taken away, and files opened.
-trait Contestant {
-    fn name(&self) -> String;
-    fn create(&self, name: &str) -> Result<()>;
-    fn stat(&self, name: &str) -> Result<()>;
-    fn open(&self, name: &str) -> Result<()>;
-    fn unlink(&self, name: &str) -> Result<()>;
-    /// A new file; what is written goes behind its end, if it is to `append`.
-    fn file(&self, name: &str, append: bool) -> Result<Box<dyn Bytes>>;
-}
-
-/// Bytes of an open file, or of memory.
-trait Bytes {
-    fn write(&mut self, at: u64, data: &[u8]) -> Result<()>;
-    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()>;
-}
 
 /// What a contestant does with a name.
 type OfName = fn(&dyn Contestant, &str) -> Result<()>;
@@ -50,13 +28,14 @@ const NAMES: [(&str, OfName); 4] = [
 
 /// Seconds by what was done and by who did it, each in the order in which it came first.
 #[derive(Default)]
-struct Found(Vec<(&'static str, Rounds)>);
+pub struct Found(Vec<(&'static str, Rounds)>);
 
 /// Seconds of each round, by contestant.
 type Rounds = Vec<(String, Vec<f64>)>;
 
 impl Found {
-    fn add(&mut self, work: &'static str, who: &str, seconds: f64) {
+    /// Adds a round's.
+    pub fn add(&mut self, work: &'static str, who: &str, seconds: f64) {
         let place = self.0.iter().position(|(name, _)| *name == work).unwrap_or_else(|| {
             self.0.push((work, Vec::new()));
             self.0.len() - 1
@@ -68,7 +47,8 @@ impl Found {
         }
     }
 
-    fn json(&self) -> String {
+    /// As a JSON object.
+    pub fn json(&self) -> String {
         let parts = self.0.iter().map(|(work, rounds)| {
             let named: Vec<(&str, &[f64])> =
                 rounds.iter().map(|(who, taken)| (who.as_str(), taken.as_slice())).collect();
@@ -94,12 +74,9 @@ pub fn measure(folder: &Path, plan: Plan, others: &[&str]) -> Result<String> {
     let pool_path = folder.join("files.pool");
     let size = (plan.mib << 20) * 2 + (256 << 20);
     drop(Pool::create(&pool_path, &CreateOptions { size, ..Default::default() })?);
-    let pool = Pool::open(&pool_path, Mode::ReadWrite, false)?;
-    let fs = Fs::new(pool.namespace("default")?, Options::default()).map_err(text)?;
-    let mut all: Vec<Box<dyn Contestant>> = vec![Box::new(fs)];
+    let mut all: Vec<Box<dyn Contestant>> = vec![Box::new(InPool::open(&pool_path)?)];
     for other in others {
-        let (name, folder) = other.split_once('=').ok_or("a folder is given as NAME=PATH")?;
-        all.push(Box::new(Calls { name: name.to_owned(), folder: PathBuf::from(folder) }));
+        all.push(Box::new(Calls::named(other)?));
     }
     let mut found = Found::default();
     for round in 0..=plan.rounds {
@@ -109,7 +86,7 @@ pub fn measure(folder: &Path, plan: Plan, others: &[&str]) -> Result<String> {
         small(found, plan.count, &all)?;
         large(found, plan.mib, &all)?;
     }
-    drop((all, pool));
+    drop(all);
     Pool::destroy(&pool_path)?;
     Ok(found.json())
 }
@@ -169,109 +146,6 @@ fn large(found: &mut Found, mib: u64, all: &[Box<dyn Contestant>]) -> Result<()>
         who.unlink("large")?;
     }
     one("memcpy", &mut vec![1_u8; size])
-}
-
-fn text(error: Errno) -> String {
-    error.message
-}
-
-impl Contestant for Fs {
-    fn name(&self) -> String {
-        "engram".to_owned()
-    }
-
-    fn create(&self, name: &str) -> Result<()> {
-        Ok(self.create(ROOT, name.as_bytes(), 0o644, BOTH, MAKER).map(drop).map_err(text)?)
-    }
-
-    fn stat(&self, name: &str) -> Result<()> {
-        black_box(self.lookup(ROOT, name.as_bytes()).map_err(text)?);
-        Ok(())
-    }
-
-    fn open(&self, name: &str) -> Result<()> {
-        let stat = self.lookup(ROOT, name.as_bytes()).map_err(text)?;
-        Ok(self.open(stat.ino, BOTH).map(drop).map_err(text)?)
-    }
-
-    fn unlink(&self, name: &str) -> Result<()> {
-        Ok(self.unlink(ROOT, name.as_bytes()).map_err(text)?)
-    }
-
-    fn file(&self, name: &str, append: bool) -> Result<Box<dyn Bytes>> {
-        let flags = OpenFlags { append, ..BOTH };
-        Ok(Box::new(self.create(ROOT, name.as_bytes(), 0o644, flags, MAKER).map_err(text)?.1))
-    }
-}
-
-impl Bytes for Handle {
-    fn write(&mut self, at: u64, data: &[u8]) -> Result<()> {
-        Ok(Handle::write(self, at, data).map(drop).map_err(text)?)
-    }
-
-    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
-        Ok(Handle::read(self, at, into).map(drop).map_err(text)?)
-    }
-}
-
-/// System calls in a folder.
-struct Calls {
-    name: String,
-    folder: PathBuf,
-}
-
-impl Contestant for Calls {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn create(&self, name: &str) -> Result<()> {
-        Ok(File::create_new(self.folder.join(name)).map(drop)?)
-    }
-
-    fn stat(&self, name: &str) -> Result<()> {
-        black_box(fs::metadata(self.folder.join(name))?.len());
-        Ok(())
-    }
-
-    fn open(&self, name: &str) -> Result<()> {
-        let path = self.folder.join(name);
-        Ok(OpenOptions::new().read(true).write(true).open(path).map(drop)?)
-    }
-
-    fn unlink(&self, name: &str) -> Result<()> {
-        Ok(fs::remove_file(self.folder.join(name))?)
-    }
-
-    fn file(&self, name: &str, append: bool) -> Result<Box<dyn Bytes>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).append(append);
-        let file = options.open(self.folder.join(name))?;
-        Ok(if append { Box::new(Appended(file)) } else { Box::new(file) })
-    }
-}
-
-impl Bytes for File {
-    fn write(&mut self, at: u64, data: &[u8]) -> Result<()> {
-        Ok(self.write_all_at(data, at)?)
-    }
-
-    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
-        Ok(self.read_exact_at(into, at)?)
-    }
-}
-
-/// A file that grows at its end.
-struct Appended(File);
-
-impl Bytes for Appended {
-    fn write(&mut self, _: u64, data: &[u8]) -> Result<()> {
-        Ok(self.0.write_all(data)?)
-    }
-
-    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
-        Ok(self.0.read_exact_at(into, at)?)
-    }
 }
 
 /// Memory: what copying alone takes.

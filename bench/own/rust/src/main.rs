@@ -3,6 +3,10 @@
 //! ```text
 //! engram-bench small FOLDER COUNT ROUNDS              create and read 256 B arrays
 //! engram-bench files FOLDER COUNT MIB ROUNDS NAME=PATH ...   names and bytes of files
+//! engram-bench folders POOL FOLDER FEW MANY LISTED OPENS ROUNDS   large folders
+//! engram-bench list FOLDER COUNT                      list a folder, and look at its files
+//! engram-bench fragments FOLDER SEGMENTS READS ROUNDS a file in very many segments
+//! engram-bench rank fs=POOL|calls=FOLDER RANK         do what each line of the input says
 //! engram-bench growth FOLDER NAMES FEW MANY PUTS ROUNDS   create where there are many already
 //! engram-bench modes FOLDER COUNT ROUNDS              put with each mode of the index
 //! engram-bench drain POOL                             drain the queue until the input ends
@@ -19,15 +23,19 @@
 #![allow(clippy::cast_precision_loss, reason = "counts and sizes here are far below 2^53")]
 
 mod bare;
+mod contestants;
 mod corpus;
 mod counting;
 mod evaluate;
 mod files;
+mod folders;
+mod fragments;
 mod growth;
 mod miqs;
 mod modes;
 mod ours;
 mod radix;
+mod rank;
 mod small;
 mod sqlite;
 mod store;
@@ -51,6 +59,22 @@ fn main() -> ExitCode {
             .and_then(|[count, mib, rounds]| {
                 files::measure(Path::new(folder), files::Plan { count, mib, rounds }, others)
             }),
+        ["folders", pool, folder, few, many, listed, opens, rounds] => {
+            numbers([few, many, listed, opens, rounds]).and_then(
+                |[few, many, listed, opens, rounds]| {
+                    let plan = folders::Plan { few, many, listed, opens, rounds };
+                    folders::measure(Path::new(pool), folder, plan)
+                },
+            )
+        }
+        ["list", folder, count] => {
+            numbers([count]).and_then(|[count]| folders::list(folder, count))
+        }
+        ["fragments", folder, segments, reads, rounds] => numbers([segments, reads, rounds])
+            .and_then(|[segments, reads, rounds]| {
+                fragments::measure(Path::new(folder), segments, reads, rounds)
+            }),
+        ["rank", place, rank] => rank::serve(place, rank),
         ["modes", folder, count, rounds] => numbers([count, rounds])
             .and_then(|[count, rounds]| modes::measure(Path::new(folder), count, rounds)),
         ["drain", pool] => modes::drain(Path::new(pool)),
