@@ -65,8 +65,10 @@ bench-doors: $(BIN)/.built $(BIN)/.peers ## Doors, beside what others use (5; 1)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -W ignore::UserWarning \
 		-m bench.doors $(ARGS))
 
-bench-posix: $(BIN)/.built ## Files of a pool and of a mount, beside tmpfs (a minute or two)
+POSIX := bench/results/posix.json docs/images/files-ecdf.png
+bench-posix: $(BIN)/.built ## Files by Fs and a mount, beside tmpfs and a null FUSE (15 minutes; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.files $(ARGS))
+	@case "$(ARGS)" in "") $(BIN)/python -m bench.files.ecdf $(POSIX);; esac
 
 PARTS := queries million policies index-bytes index-time search-space end-to-end
 evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure it (5 minutes)

@@ -1,6 +1,6 @@
-"""`python -m bench.files`: files by `Fs` and by a mount, beside system calls on tmpfs, by turns.
+"""`python -m bench.files`: files by `Fs` and by a mount, beside tmpfs and a null FUSE file system.
 
-What echofs's authors measured, on another machine, stands beside: 2 Xeons, NVDIMMs and mdtest.
+What echofs's authors measured, on another machine, stands beside (`bench/files/paper.py`).
 """
 
 from __future__ import annotations
@@ -8,103 +8,100 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-import engram
 from bench import report
-from bench.harness import Bound, Line
+from bench.files import build, calls, ecdf, folders, ior, mdtest, paper
+from bench.files.turns import MOUNT
 from bench.own import rust
+from bench.setting import Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from bench.harness import Line
 
 OUT = Path(__file__).parents[1] / "results" / "posix.json"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
 COLUMNS = 150
-FILES, MIB, ROUNDS = 20_000, 1024, 9
-QUICK = (2_000, 64, 3)
-MOUNT = "engram, mount"
-TITLES = {
-    "create": "create and close a file",
-    "stat": "stat a file by its name",
-    "open": "open and close a file",
-    "unlink": "unlink a file",
-    "write 4 KiB": "write 4 KiB within 1 MiB",
-    "read 4 KiB": "read 4 KiB within 1 MiB",
-    "append 100 B": "append 100 B",
-    "write 128 KiB": "write 128 KiB of a large file, in space touched before",
-    "read 128 KiB": "read 128 KiB of a large file",
+PARTS = {
+    "calls": calls.lines,
+    "mdtest": mdtest.lines,
+    "ior": ior.lines,
+    "ecdf": ecdf.lines,
+    "folders": folders.lines,
+    "build": build.lines,
 }
-BOUNDS = {
-    "create": [("tmpfs", 1.0)],
-    "stat": [("tmpfs", 2.0)],
-    "open": [("tmpfs", 1.5)],
-    "unlink": [("tmpfs", 1.0)],
-    "write 4 KiB": [("tmpfs", 4.0)],
-    "read 4 KiB": [("tmpfs", 2.5)],
-    "append 100 B": [("tmpfs", 2.0)],
-    "write 128 KiB": [("tmpfs", 1.0), ("memcpy", 0.85)],
-    "read 128 KiB": [("tmpfs", 1.0), ("memcpy", 0.85)],
-}
-"""By work: against whom, and how many times as fast at least."""
-ECHOFS = {"create": 20_258, "stat": 35_778, "unlink": 30_658}
-"""Operations a second of its mount, one process (the white paper's table 1)."""
 
 
-def lines(folder: Path, quick: bool, absent: dict[str, str]) -> Iterator[Line]:
-    """Measure names and bytes; a mount takes part where FUSE is offered."""
-    files, mib, rounds = QUICK if quick else (FILES, MIB, ROUNDS)
-    plain, place, pool = folder / "plain", folder / "mount", folder / "mounted.pool"
-    plain.mkdir()
-    place.mkdir()
-    engram.create(pool, size=(mib << 21) + (256 << 20)).close()
-    others = [f"tmpfs={plain}"]
-    try:
-        mount = engram.mount(pool, place, cache="job")
-    except engram.UnsupportedError as refusal:
-        absent[MOUNT] = str(refusal)
-        mount = None
-    else:
-        others.append(f"{MOUNT}={place}")
-    try:
-        found = rust.run("files", folder, files, mib, rounds, *others)
-    finally:
-        if mount is not None:
-            mount.unmount()
-        engram.destroy(pool)
-    for work, title in TITLES.items():
-        bounds = [Bound("engram", peer, "speed", limit) for peer, limit in BOUNDS[work]]
-        bounds.append(Bound(MOUNT, "tmpfs", "show"))
-        line = Line(title, "us", bounds, found[work])
-        if work in ECHOFS:
-            line.remarks.append(f"echofs, elsewhere: {1e6 / ECHOFS[work]:.0f} us")
-        yield line
-
-
-def main() -> int:
-    """Measure, show and write down; 1 if `--strict` and a bound was missed."""
+def arguments() -> argparse.Namespace:
+    """Return what was chosen."""
     parser = argparse.ArgumentParser(prog="python -m bench.files", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds and less data")
+    parser.add_argument("--only", action="append", choices=PARTS, help="one part; repeatable")
     parser.add_argument("--out", type=Path, help="the JSON file")
     parser.add_argument("--where", type=Path, default=MEMORY, help=f"a folder ({MEMORY})")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bound is missed")
     chosen = parser.parse_args()
-    out = chosen.out or OUT.with_name("part.json" if chosen.quick else OUT.name)
+    if chosen.out is None:
+        whole = not (chosen.quick or chosen.only)
+        chosen.out = OUT if whole else OUT.with_name("part.json")
+    return chosen
+
+
+def measured(setting: Setting, parts: list[str]) -> dict[str, list[Line]]:
+    """Measure these parts, and tell of each line when it is there."""
+    found: dict[str, list[Line]] = {}
+    start = time.monotonic()
+    for part in parts:
+        found[part] = []
+        for line in PARTS[part](setting):
+            found[part].append(line)
+            setting.tell(f"{time.monotonic() - start:5.0f} s  {line.title}")
+    return found
+
+
+def beside(found: dict[str, list[Line]]) -> dict[str, paper.Rates]:
+    """Return rates as the paper's tables have them, its own among them."""
+    tables: dict[str, paper.Rates] = {}
+    if "mdtest" in found:
+        for ranks in mdtest.PROCESSES:
+            tables[f"table 1, processes: {ranks}"] = mdtest.table(found["mdtest"], ranks)
+    if "ior" in found:
+        tables["table 2"] = ior.table(found["ior"])
+    return tables
+
+
+def main() -> int:
+    """Measure, show and write down; 1 if `--strict` and a bound was missed."""
+    chosen = arguments()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else COLUMNS)
     rust.build()
-    absent = {"null fs": "a FUSE file system that does nothing is not measured yet"}
     with tempfile.TemporaryDirectory(prefix="engram-posix-", dir=chosen.where) as folder:
-        found = list(lines(Path(folder), chosen.quick, absent))
-    console.print(report.table(found))
-    for line in found:
+        setting = Setting(Path(folder), chosen.quick, console.print)
+        scales = {"mdtest": mdtest.scale(setting), "ior": ior.scale(setting)}
+        found = measured(setting, chosen.only or list(PARTS))
+    lines = [line for part in found.values() for line in part]
+    console.print(report.table(lines))
+    for line in lines:
         for remark in line.remarks:
             console.print(f"{line.title}: {remark}")
-    report.write(out, report.contents(found, quick=chosen.quick, absent=absent))
-    missed = sum(met is False for line in found for _, _, met in line.judged())
-    console.print(f"\n{missed} bounds missed; {out}")
+    held: dict[str, Any] = report.contents(lines, quick=chosen.quick, absent=setting.absent)
+    held |= {"scales": scales, "paper": beside(found)}
+    for title, rates in held["paper"].items():
+        unit = "MiB/s" if title == "table 2" else "operations a second"
+        console.print(paper.drawn(f"\nThe paper's {title}: {unit}", rates))
+        slower = [name for name, met in paper.met(rates, MOUNT).items() if not met]
+        console.print(f"the mount here is slower than echofs there: {', '.join(slower) or 'no'}")
+    for part, scale in scales.items():
+        if part in found:
+            console.print(f"{part}: {scale}")
+    held["percentiles, MiB/s"] = ecdf.percentiles(found.get("ecdf", []))
+    report.write(chosen.out, held)
+    missed = sum(met is False for line in lines for _, _, met in line.judged())
+    console.print(f"\n{missed} bounds missed; {chosen.out}")
     return 1 if missed and chosen.strict else 0
 
 
