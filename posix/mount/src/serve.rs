@@ -1,5 +1,6 @@
 //! Requests of the kernel, and answers. Each is one call of `Fs`.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -25,6 +26,11 @@ use crate::waits::{Waiting, Waits};
 /// The most that is copied from file to file at once: the program asks for the rest.
 const COPY_MAX: u64 = 16 << 20;
 const BLOCK: u32 = 4096;
+
+thread_local! {
+    /// What a thread reads into, for the kernel.
+    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A namespace that is served.
 pub struct Served {
@@ -309,10 +315,17 @@ impl Filesystem for Served {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut bytes = vec![0; size as usize];
-        // The kernel reads a page of what was opened to be written alone, before it writes a part.
-        let read = self.file(number).and_then(|handle| handle.read_any(offset, &mut bytes));
-        answer!(reply, read, |count| reply.data(&bytes[..count]));
+        READ.with_borrow_mut(|bytes| {
+            let size = size as usize;
+            if bytes.len() < size {
+                bytes.resize(size, 0);
+            }
+            // The kernel reads a page of what was opened to be written alone, before it writes a
+            // part.
+            let read = self.file(number);
+            let read = read.and_then(|handle| handle.read_any(offset, &mut bytes[..size]));
+            answer!(reply, read, |count| reply.data(&bytes[..count]));
+        });
     }
 
     fn write(
