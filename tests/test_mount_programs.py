@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -455,3 +456,36 @@ def test_another_user_is_let_in_as_modes_say(pool: engram.Pool, seen: Path) -> N
     assert tries("chmod 000 open/mine/file; cat open/mine/file 2>&1 || true").endswith(
         f"{denied}\n"
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_set_user_id_goes_where_somebody_else_writes(seen: Path) -> None:
+    def modes(folder: Path) -> dict[str, str]:
+        folder.chmod(0o777)
+        found = {}
+        changes = {
+            "append": "echo x >> {}",
+            "truncate": "truncate -s 1 {}",
+            "open": "echo x > {}",
+            "give": "true",
+            "root appends": "true",
+        }
+        for bits in (0o6777, 0o2767, 0o4766):
+            for what, command in changes.items():
+                file = folder / f"{what.replace(' ', '-')}-{bits:o}"
+                file.write_bytes(b"before")
+                file.chmod(bits)
+                if what == "give":
+                    os.chown(file, 1, 1)
+                if what == "root appends":
+                    with file.open("ab") as opened:
+                        opened.write(b"x")
+                words = ["sh", "-c", command.format(file)]
+                subprocess.run(words, user="nobody", extra_groups=[], check=True)
+                found[file.name] = oct(file.stat().st_mode)
+        return found
+
+    with tempfile.TemporaryDirectory() as plain:
+        expected = modes(Path(plain))
+    assert len({mode[-4] for mode in expected.values()}) > 1  # some go, and some stay
+    assert modes(seen) == expected

@@ -13,7 +13,7 @@ use engram::{
 
 use crate::errno::{Errno, Result, gone_is_stale, name_of, refuse};
 use crate::handle::{Handle, HandleCore, OpenFlags};
-use crate::properties::PosixProperties;
+use crate::properties::{PosixProperties, without_suid};
 use crate::shown::{self, Shown};
 use crate::stat::{Defaults, NodeKind, Stat};
 
@@ -506,6 +506,17 @@ impl Fs {
         self.stat(ino)
     }
 
+    /// Takes the set-user-id and set-group-id bits off a file: somebody changes its bytes who may
+    /// not leave them there. What is given to somebody else loses them in any case.
+    pub fn drop_suid(&self, ino: Ino) -> Result<()> {
+        let stat = self.stat(ino)?;
+        let mode = without_suid(stat.mode);
+        if stat.kind == NodeKind::File && mode != stat.mode {
+            self.change(ino, Changes { mode: Some(mode), ..Changes::default() })?;
+        }
+        Ok(())
+    }
+
     fn resize(&self, ino: Ino, member: Member, size: u64) -> Result<()> {
         let Member::Object(_) = member else { refuse!(EISDIR, "a folder has no size to be set") };
         match self.open_core(ino) {
@@ -569,7 +580,12 @@ impl Fs {
                 gid: was.gid,
                 rdev: was.rdev,
             });
-            posix.mode = changes.mode.map_or(posix.mode, |mode| mode & 0o7777);
+            let given = changes.uid.is_some() || changes.gid.is_some();
+            posix.mode = match changes.mode {
+                Some(mode) => mode & 0o7777,
+                None if given && was.kind != NodeKind::Folder => without_suid(posix.mode),
+                None => posix.mode,
+            };
             posix.gid = changes.gid.unwrap_or(posix.gid);
             let written = written.unwrap_or(kept.map_or(was.written, |kept| kept.written));
             let accessed = accessed.unwrap_or(kept.map_or(was.accessed, |kept| kept.accessed));

@@ -63,11 +63,17 @@ impl PosixProperties {
     }
 }
 
+/// A mode without set-user-id, and without set-group-id where that is not a mark for locks.
+pub(crate) fn without_suid(mode: u16) -> u16 {
+    let group_runs = mode & 0o010 != 0;
+    mode & !(0o4000 | if group_runs { 0o2000 } else { 0 })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::PosixProperties;
+    use super::{PosixProperties, without_suid};
     use crate::stat::NodeKind;
 
     proptest! {
@@ -90,5 +96,12 @@ mod tests {
                 Err(error) => prop_assert_eq!(error.code, libc::EIO),
             }
         }
+    }
+
+    #[test]
+    fn set_group_id_stays_where_the_group_may_not_run_a_file() {
+        assert_eq!(without_suid(0o6755), 0o755);
+        assert_eq!(without_suid(0o6745), 0o2745);
+        assert_eq!(without_suid(0o1644), 0o1644);
     }
 }

@@ -49,6 +49,8 @@ pub fn negotiate(config: &mut KernelConfig, cache: Cache) {
         InitFlags::FUSE_ATOMIC_O_TRUNC,
         InitFlags::FUSE_CACHE_SYMLINKS,
         InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+        // Else it asks before each write whether the file has capabilities that go with it.
+        InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     ];
     // Where this mount alone changes the pool, the kernel's own locks do, which take no request.
     let locks = [InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS];

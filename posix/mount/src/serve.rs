@@ -146,6 +146,12 @@ impl Served {
         answer!(reply, given, |stat| reply.attr(&self.cache.time(), &attr_of(&stat)));
     }
 
+    /// Takes set-user-id off a file whose size somebody changes who may not keep it there: the
+    /// kernel says so of writes alone.
+    fn drop_suid(&self, request: &Request, ino: INodeNo) -> Result<()> {
+        if request.uid() == 0 { Ok(()) } else { self.fs.drop_suid(ino.0) }
+    }
+
     fn empty(given: Result<()>, reply: ReplyEmpty) {
         answer!(reply, given, |()| reply.ok());
     }
@@ -167,7 +173,7 @@ impl Filesystem for Served {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -191,7 +197,8 @@ impl Filesystem for Served {
             accessed: atime.map(to_set),
             written: mtime.map(to_set),
         };
-        self.attr(self.fs.change(ino.0, changes), reply);
+        let dropped = if size.is_some() { self.drop_suid(request, ino) } else { Ok(()) };
+        self.attr(dropped.and_then(|()| self.fs.change(ino.0, changes)), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -271,8 +278,10 @@ impl Filesystem for Served {
         self.entry(self.fs.link(ino.0, parent.0, name.as_bytes()), reply);
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: KernelFlags, reply: ReplyOpen) {
-        let opened = self.fs.open(ino.0, OpenFlags::of(flags.0));
+    fn open(&self, request: &Request, ino: INodeNo, flags: KernelFlags, reply: ReplyOpen) {
+        let flags = OpenFlags::of(flags.0);
+        let dropped = if flags.truncate { self.drop_suid(request, ino) } else { Ok(()) };
+        let opened = dropped.and_then(|()| self.fs.open(ino.0, flags));
         let opened = opened.and_then(|handle| handle.stat().map(|stat| (handle, stat)));
         answer!(reply, opened, |(handle, stat)| {
             let flags = self.seen.opened(self.cache, &stat, &handle);
@@ -335,12 +344,15 @@ impl Filesystem for Served {
         number: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
+        how: WriteFlags,
         _: KernelFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let written = self.file(number).and_then(|handle| handle.write_where(offset, data));
+        let drop_suid = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let dropped = if drop_suid { self.fs.drop_suid(ino.0) } else { Ok(()) };
+        let file = dropped.and_then(|()| self.file(number));
+        let written = file.and_then(|handle| handle.write_where(offset, data));
         answer!(reply, written, |(at, count)| {
             reply.written(count as u32);
             if at != offset {

@@ -206,7 +206,7 @@ fn kept() -> Duration {
 
 impl Filesystem for Null {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        kernel::negotiate(config);
+        kernel::negotiate(config, Cache::Job);
         Ok(())
     }
 
