@@ -467,6 +467,7 @@ def test_set_user_id_goes_where_somebody_else_writes(seen: Path) -> None:
             "append": "echo x >> {}",
             "truncate": "truncate -s 1 {}",
             "open": "echo x > {}",
+            "allocate": "fallocate -l 9000 {}",
             "give": "true",
             "root appends": "true",
         }

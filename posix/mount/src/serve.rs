@@ -573,32 +573,36 @@ impl Filesystem for Served {
 
     fn fallocate(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         number: FileHandle,
         offset: u64,
         len: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let done = self.file(number).and_then(|handle| handle.fallocate(mode, offset, len));
+        let done = self
+            .drop_suid(request, ino)
+            .and_then(|()| self.file(number))
+            .and_then(|handle| handle.fallocate(mode, offset, len));
         Self::empty(done, reply);
     }
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         from: FileHandle,
         offset_from: u64,
-        _: INodeNo,
+        ino: INodeNo,
         into: FileHandle,
         offset_into: u64,
         len: u64,
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let copied = self.file(from).and_then(|from| {
+        let dropped = self.drop_suid(request, ino);
+        let copied = dropped.and_then(|()| self.file(from)).and_then(|from| {
             let into = self.file(into)?;
             from.copy_range(offset_from, &into, offset_into, len.min(COPY_MAX))
         });
