@@ -134,9 +134,8 @@ pub use engram_query::answer::{
 pub use engram_realm::batch::{Batch, in_batch, when_ended};
 pub use engram_realm::view::{RealmAllocation, View};
 pub use engram_realm::{
-    CatalogUse, File, FileSegment, Found, Holders, LeaseInfo, Lock, LockedRange,
-    MaintenanceFailure, MaintenanceTask, Mode, Payload, RangeLocks, ReaderInfo, Realm, Seek,
-    Sighting, Space, StoredChunk,
+    CatalogUse, File, FileSegment, Found, Holders, LeaseInfo, Lock, MaintenanceFailure,
+    MaintenanceTask, Mode, Payload, ReaderInfo, Realm, Seek, Sighting, Space, StoredChunk,
 };
 pub use engram_records::attrs::Value;
 pub use engram_records::extent::Extent;
@@ -147,7 +146,7 @@ pub use engram_records::object::{
 };
 pub use engram_records::properties::Properties;
 pub use engram_records::segmented::{FILE_BYTES_MAX, HeadFacts};
-pub use engram_space::lease::LockMode;
+pub use engram_space::lease::{LockMode, LockedRange, RangeLocks};
 #[cfg(feature = "faults")]
 pub use engram_tools::decode;
 pub use engram_tools::rewrite::{

@@ -55,6 +55,7 @@ mod held_snapshots;
 mod list;
 mod locks;
 mod peers;
+mod ranges;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -70,6 +71,7 @@ pub use file::LeaseFile;
 pub use locks::LockMode;
 pub use locks::{LockFile, gate, held, holders_by_files, place};
 pub use peers::{Dead, Peers};
+pub use ranges::{LockedRange, RangeLocks, own_stand_in};
 pub(crate) use words::Pin;
 pub use words::{CALLED_IN, ObjectUse, PINS_MAX, UsedObject};
 use words::{Mutex, MutexGuard, Ordering, fence, pin_word};

@@ -1,4 +1,4 @@
-//! Programs that wait for a lock, or for the kernel's pages of what they have locked to be forgotten.
+//! Programs that wait for a lock, or until the kernel has forgotten its pages of what they locked.
 //!
 //! A waiting request must keep no thread that serves from the others. So one thread has all that
 //! wait: it tries for each again and again, in steps that grow to some milliseconds, and answers

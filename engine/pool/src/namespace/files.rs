@@ -99,7 +99,7 @@ impl Namespace {
             if self.count(gid)? > 0 {
                 fail!(Exists, "the group {name:?} is not empty");
             }
-            // Each realm looks again when it removes its own: somebody may have put something there.
+            // Each realm looks again when it removes its own: something may be there by then.
             for realm in self.all_seen()? {
                 if realm.scope() != Scope::Published && !realm.is(&place.realm) {
                     match realm.remove_empty(parent, name) {

@@ -98,12 +98,11 @@ use engram_records::extent::{Extent, PAGE};
 use engram_records::object::{Class, ObjectInfo, Record, Stored};
 use engram_records::segmented::HeadFacts;
 use engram_records::stamp::Stamp;
-use engram_space::lease::{Hold, ObjectUse};
+use engram_space::lease::{Hold, ObjectUse, RangeLocks};
 use std::time::SystemTime;
 
 pub(crate) use self::orphans::sweep as sweep_orphans;
 pub use self::orphans::sweep_all as sweep_all_orphans;
-pub use self::ranges::{LockedRange, RangeLocks};
 pub use self::segments::FileSegment;
 pub(super) use self::view::{fill_holes, view_in};
 
@@ -541,7 +540,7 @@ impl File {
     /// Locks of ranges of it, for one taker; nothing is locked yet.
     pub fn range_locks(&self) -> Result<RangeLocks> {
         self.check_open()?;
-        RangeLocks::open(&self.open)
+        ranges::open(&self.open)
     }
 
     /// Its segments, in order; none of a small one.

@@ -110,7 +110,7 @@ impl Drop for LockFile {
     }
 }
 
-fn kind(mode: LockMode) -> libc::c_int {
+pub(super) fn kind(mode: LockMode) -> libc::c_int {
     match mode {
         LockMode::Read => libc::F_RDLCK,
         LockMode::Write => libc::F_WRLCK,
@@ -170,7 +170,7 @@ fn open(path: &Path) -> Result<File> {
 }
 
 /// What is asked of the kernel; a length of zero is all from there on.
-fn range(kind: libc::c_int, start: i64, len: i64) -> libc::flock {
+pub(super) fn range(kind: libc::c_int, start: i64, len: i64) -> libc::flock {
     // SAFETY: `flock` is plain data, for which zeros are valid (OFD locks ask for pid zero).
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
     range.l_type = kind as libc::c_short;

@@ -3,13 +3,14 @@
 //! A catalog keeps the pages that it once needed, an arena the spans. Both are given back while
 //! nobody has the realm open: (1) the compaction lock is taken, and nobody is there (see
 //! `compaction_lock`); files in fragments become files in one piece, in the old catalog
-//! (`engram_realm::files`); (2) all rows go into a new catalog, `catalog.new`, in which spans that hold
-//! nothing have no rows, and values behind them have moved up: their records say so, their bytes
-//! stay in their files; (3) it is synced; (4) the two catalogs change places in one step, which is
-//! the one moment at which anything changes for anybody; (5) the old catalog goes, and then the
-//! files of spans that no row names any more; (6) the compaction lock is given up. A death before
-//! (4) leaves the old realm, one after it the new one; the next process to open it clears away what
-//! is left. So no page is ever mapped whose file has gone, and no file goes that a row names.
+//! (`engram_realm::files`); (2) all rows go into a new catalog, `catalog.new`, in which spans that
+//! hold nothing have no rows, and values behind them have moved up: their records say so, their
+//! bytes stay in their files; (3) it is synced; (4) the two catalogs change places in one step,
+//! which is the one moment at which anything changes for anybody; (5) the old catalog goes, and
+//! then the files of spans that no row names any more; (6) the compaction lock is given up. A
+//! death before (4) leaves the old realm, one after it the new one; the next process to open it
+//! clears away what is left. So no page is ever mapped whose file has gone, and no file goes that
+//! a row names.
 //!
 //! A published realm is left as it is: a publisher writes each version without holes, and takes
 //! spans without values away. Its readers have no leases, so nobody could tell when bytes that lie

@@ -24,13 +24,13 @@ use engram_records::extent::Extent;
 use engram_records::object::{Record, Stored};
 
 /// Segments of a file that touch.
-struct Run {
+struct Touching {
     oid: Oid,
     head: Extent,
     segments: Vec<FileSegment>,
 }
 
-impl Run {
+impl Touching {
     fn at(&self) -> u64 {
         self.segments[0].at
     }
@@ -60,7 +60,7 @@ pub(super) fn join_fragments(core: &Arc<Core>) -> Result<u64> {
 }
 
 /// The runs that are to be joined, file by file.
-fn fragmented(core: &Core) -> Result<Vec<Run>> {
+fn fragmented(core: &Core) -> Result<Vec<Touching>> {
     let inside = core.enter()?;
     let txn = inside.read()?;
     let mut runs = Vec::new();
@@ -74,22 +74,22 @@ fn fragmented(core: &Core) -> Result<Vec<Run>> {
         // A file without a name has been removed by now; a chunked array has chunks.
         let Some(row) = txn.get(Table::Objects, &id_key(oid))? else { continue };
         let Stored::Segmented(segmented) = Record::parse(row)?.stored else { continue };
-        let mut run = Run { oid, head: segmented.head, segments: Vec::new() };
+        let mut run = Touching { oid, head: segmented.head, segments: Vec::new() };
         for segment in segments::all(&txn, oid)? {
             if run.segments.last().is_some_and(|last| last.end() != segment.at) {
                 let segments = std::mem::take(&mut run.segments);
-                runs.push(Run { segments, ..run });
+                runs.push(Touching { segments, ..run });
             }
             run.segments.push(segment);
         }
         runs.push(run);
     }
-    runs.retain(Run::is_fragmented);
+    runs.retain(Touching::is_fragmented);
     Ok(runs)
 }
 
 /// Joins a run; `false` if there is no space for it in one piece.
-fn join(core: &Arc<Core>, run: &Run) -> Result<bool> {
+fn join(core: &Arc<Core>, run: &Touching) -> Result<bool> {
     let (at, len) = (run.at(), run.len());
     let new = match NewSegment::reserve(core, at, len, len) {
         Ok(new) => new,
@@ -104,7 +104,7 @@ fn join(core: &Arc<Core>, run: &Run) -> Result<bool> {
 }
 
 /// Copies the bytes of a run into the extent that is to have them.
-fn fill(core: &Core, run: &Run, new: &NewSegment) -> Result<()> {
+fn fill(core: &Core, run: &Touching, new: &NewSegment) -> Result<()> {
     {
         let inside = core.enter()?;
         let end = run.segments.iter().map(|segment| segment.extent.end()).max().unwrap_or(0);
@@ -125,7 +125,7 @@ fn fill(core: &Core, run: &Run, new: &NewSegment) -> Result<()> {
 }
 
 /// Puts the new segment's row in the place of the old ones'.
-fn commit(core: &Core, run: &Run, new: &NewSegment) -> Result<()> {
+fn commit(core: &Core, run: &Touching, new: &NewSegment) -> Result<()> {
     let inside = core.enter()?;
     let head = map::head_at(core, &inside, run.head, &inside.read()?)?;
     let stamp = write::stamp(core)?;
