@@ -26,8 +26,8 @@ const GIVE_UP: u64 = 4;
 
 /// Protocols that workers do not run, or not to the end. Processes that do are killed at each of
 /// their steps by tests of their own: `engine/tests/pools/backup.rs` and `upgrade.rs`,
-/// `space/compact.rs` and `vacant.rs`, `store/slab.rs`, `users/modes.rs`; files are flushed on media
-/// that need it, in `power/`.
+/// `space/compact.rs` and `vacant.rs`, `store/slab.rs`, `users/modes.rs`; files are flushed where
+/// media need it, in `power/`.
 const ELSEWHERE: [&str; 8] =
     ["backup.", "compact.", "file.flushed", "mode.", "occupy.", "slab.", "upgrade.", "vacate."];
 
@@ -136,7 +136,9 @@ pub fn run(plan: Plan, dir: &Path) -> Result<Outcome, Fault> {
     while !campaign.is_done() {
         campaign.one_pool()?;
         let (kills, missing) = (campaign.kills(), campaign.missing());
-        eprintln!("{kills} kills; steps to be died at yet: {}", missing.len());
+        let told =
+            if missing.len() > 4 { String::new() } else { format!(": {}", missing.join(", ")) };
+        eprintln!("{kills} kills; steps to be died at yet: {}{told}", missing.len());
         if kills > plan.kills.saturating_mul(GIVE_UP) {
             return Err(format!("nobody comes often enough to {}", missing.join(", ")));
         }

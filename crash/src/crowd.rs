@@ -1,8 +1,9 @@
-//! Files that everybody writes: a log that all append to, and some that all write, cut, link, rename
-//! and take away.
+//! Files that everybody writes: a log that all append to, and some that all write, cut, link,
+//! rename and take away.
 //!
-//! A record of the log is there wholly or not at all, and every acknowledged one is, in its writer's
-//! order. The words of the others say their own place: whatever came between, each is that or zero.
+//! A record of the log is there wholly or not at all, and every acknowledged one is, in its
+//! writer's order. The words of the others say their own place: whatever came between, each is that
+//! or zero.
 
 use engram::{Error, Kind, Payload, Realm};
 use engram_fs::{Clash, Errno, Fs, Ino, OpenFlags, ROOT};

@@ -11,7 +11,8 @@
 //! | `travel` | what goes from scope to scope, and what must hold of it |
 //! | `grids` | chunked arrays that are appended to, cut, and written by all at once |
 //! | `roam` | a group that everybody moves, and in which everybody writes |
-//! | `files`, `bytes` | files of a worker's own: names, handles, bytes, by the file system's calls |
+//! | `files` | files of a worker's own: names, handles, bytes, by a file system's calls |
+//! | `filed`, `bytes` | what those must be |
 //! | `crowd` | files that everybody writes, links, renames and takes away |
 //! | `snapshot` | snapshots that are held |
 //! | `locks` | locks of objects |
@@ -31,6 +32,7 @@ pub mod common;
 pub mod crew;
 pub mod crowd;
 pub mod data;
+pub mod filed;
 pub mod files;
 pub mod grids;
 pub mod locks;

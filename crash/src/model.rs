@@ -6,7 +6,7 @@ use engram::IndexMode;
 
 use crate::crowd::Logged;
 use crate::data::{Words, word_of};
-use crate::files::Filed;
+use crate::filed::Filed;
 use crate::grids::Gridded;
 use crate::operation::{Name, Operation, Outcome, batch, index_mode};
 use crate::roam::Roaming;
