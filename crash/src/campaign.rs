@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use engram::faults::ALL;
 
-use crate::board::{STEPS, Trap, WRITERS};
+use crate::board::{STEPS, Trap, WRITERS, WRITING};
 use crate::crew::{Crew, Fault};
 use crate::data::Random;
 use crate::machine::{adopt_orphans, rest};
@@ -44,7 +44,6 @@ fn ours() -> Vec<usize> {
 /// Where another is to have died before somebody comes to a step, and what leads it there.
 fn before(step: &str) -> Option<(&'static str, Urge)> {
     match step {
-        "file.announced" => Some(("file.mapped", Urge::Crowd)),
         "file.tail-taken" => Some(("file.extended", Urge::Crowd)),
         _ if step.starts_with("dead.") => Some(("reserve.pinned", Urge::Large)),
         _ => None,
@@ -275,6 +274,9 @@ impl Campaign {
     /// Lets a worker die at a step.
     fn spring(&mut self) -> Result<(), Fault> {
         let step = self.next_step();
+        if ALL[step] == "file.announced" {
+            return self.overtake(step);
+        }
         let (slot, parent) = self.lead(step)?;
         let other = (parent + 1) % WRITERS;
         if let Some((name, urge)) = before(ALL[step]) {
@@ -318,6 +320,30 @@ impl Campaign {
         }
         self.at_step[step] += died;
         self.missed[step] += u64::from(died == 0);
+        self.crew.reap().map(drop)
+    }
+
+    /// Lets a worker stand still between what a file's head announces and its commit, and a reader
+    /// die that finds it so.
+    fn overtake(&mut self, step: usize) -> Result<(), Fault> {
+        let (writer, reader) = (self.random.below(WRITERS as u64) as usize, WRITING);
+        let mapped = ALL.iter().position(|name| *name == "file.mapped").expect("a step");
+        self.crew.slot(writer).urge.store(Urge::Crowd as u32, SeqCst);
+        self.crew.slot(writer).arm(mapped, 0, Trap::Hold);
+        if !self.await_trap(writer, false) {
+            self.crew.slot(writer).disarm();
+            self.missed[step] += 1;
+            return self.crew.reap().map(drop);
+        }
+        self.crew.slot(reader).arm(step, 0, Trap::Die);
+        self.await_any(&[reader]);
+        let died = self.crew.slot(reader).sprung_at() == Some(step);
+        let dying = if died { vec![writer, reader] } else { vec![writer] };
+        self.crew.kill(&dying)?;
+        dying.iter().chain([&reader]).for_each(|slot| self.crew.slot(*slot).disarm());
+        self.at_step[step] += u64::from(died);
+        self.missed[step] += u64::from(!died);
+        self.held[mapped] += 1;
         self.crew.reap().map(drop)
     }
 
