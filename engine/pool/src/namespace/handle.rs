@@ -70,6 +70,8 @@ pub(super) struct Inner {
     pub(super) hidden: Mutex<Option<Arc<Hidden>>>,
     /// Whether the realms are snapshots, which stay the ones they are.
     pub(super) is_snapshot: bool,
+    /// Whether what its user keeps in private is left out, also what comes later.
+    pub(super) leaves_private_out: bool,
 }
 
 // The handle itself.
@@ -77,6 +79,11 @@ impl Namespace {
     /// The namespace, with the realms that there are. A user who may see nothing of it is refused.
     pub(crate) fn open(pool: &Pool, name: &str) -> Result<Namespace> {
         view::open(pool, name)
+    }
+
+    /// The same without what its user keeps in private, now or later: to be shown to others.
+    pub fn without_private(&self) -> Result<Namespace> {
+        view::open_any(&self.inner.pool, &self.inner.name, true)
     }
 
     /// The root group: the same in each realm.

@@ -59,6 +59,15 @@ pub(super) enum VisibleRealms<'a> {
 
 /// See [`Namespace::open`].
 pub(super) fn open(pool: &Pool, name: &str) -> Result<Namespace> {
+    let namespace = open_any(pool, name, false)?;
+    if namespace.mode() == Mode::ReadWrite {
+        moves::recover(&namespace)?;
+    }
+    Ok(namespace)
+}
+
+/// The namespace with all that its user may see, or without what he keeps in private.
+pub(super) fn open_any(pool: &Pool, name: &str, leaves_private_out: bool) -> Result<Namespace> {
     let shared = match pool.realm(name) {
         Ok(realm) => Some(realm),
         Err(error) if error.kind() == Kind::Access => {
@@ -92,12 +101,10 @@ pub(super) fn open(pool: &Pool, name: &str) -> Result<Namespace> {
         beside: Mutex::default(),
         hidden: Mutex::default(),
         is_snapshot: false,
+        leaves_private_out,
     };
     let namespace = Namespace { inner: Arc::new(inner) };
     look_for_realms(&namespace)?;
-    if namespace.mode() == Mode::ReadWrite {
-        moves::recover(&namespace)?;
-    }
     Ok(namespace)
 }
 
@@ -151,6 +158,7 @@ pub(crate) fn look_for_realms(namespace: &Namespace) -> Result<()> {
     let known = between_forks(|| lock(&inner.beside).clone());
     let private = match known.private {
         Some(realm) if !realm.core().is_shut() => Some(realm),
+        _ if inner.leaves_private_out => None,
         // There was none, or the user has removed it.
         _ => realm_beside(&inner.pool, &inner.name, Scope::Private)?,
     };
@@ -186,6 +194,9 @@ fn make_private(namespace: &Namespace) -> Result<Realm> {
             "the pool {} is open read-only: open it with mode \"r+\" to write",
             inner.pool.path().display()
         );
+    }
+    if inner.leaves_private_out {
+        fail!(Access, "what is private is left out here: use the pool itself for it");
     }
     let (path, file, mount) = inner.pool.parts();
     let size = inner.shared.as_ref().map(Realm::space).transpose()?;
@@ -237,6 +248,7 @@ pub(super) fn of_snapshots(namespace: &Namespace, held: &[Realm]) -> Namespace {
         beside: Mutex::new(others),
         hidden: Mutex::default(),
         is_snapshot: true,
+        leaves_private_out: false,
     };
     Namespace { inner: Arc::new(inner) }
 }
