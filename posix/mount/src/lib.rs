@@ -144,12 +144,19 @@ fn check_place(arguments: &Arguments) -> Result<()> {
 /// Why the kernel, or fusermount3, does not mount.
 fn refused(arguments: &Arguments, error: &std::io::Error) -> Error {
     let place = arguments.place.display();
-    let missing = error.kind() == std::io::ErrorKind::NotFound && !is_root();
-    let advice = if missing {
+    let advice = if !is_root() && !has_fusermount() {
         "fusermount3 is missing, by which an ordinary user mounts: install fuse3"
     } else {
         "is something mounted there already, or is /dev/fuse closed to this user?"
     };
     let what = format!("{place} cannot be mounted upon: {error}; {advice}");
     Error::new(Kind::Unsupported, what)
+}
+
+/// Whether the program is here by which an ordinary user mounts.
+fn has_fusermount() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = std::env::split_paths(&path).chain(["/bin".into()]);
+    folders
+        .any(|folder| ["fusermount3", "fusermount"].iter().any(|name| folder.join(name).is_file()))
 }
