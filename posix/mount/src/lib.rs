@@ -17,6 +17,7 @@
 //! | `waits` | programs that wait for a lock |
 //! | `kernel` | what is asked of the kernel |
 //! | `handles` | open files and folders, by the numbers that the kernel has for them |
+//! | `replaced` | files whose last name a rename has taken, until the kernel forgets them |
 
 #![deny(missing_docs)]
 
@@ -25,6 +26,7 @@ mod background;
 mod cached;
 mod handles;
 pub mod kernel;
+mod replaced;
 mod serve;
 mod waits;
 

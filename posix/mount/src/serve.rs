@@ -21,6 +21,7 @@ use fuser::{
 use crate::cached::{self, Cache, Seen};
 use crate::handles::Handles;
 use crate::kernel;
+use crate::replaced::Replaced;
 use crate::waits::{Waiting, Waits};
 
 /// The most that is copied from file to file at once: the program asks for the rest.
@@ -41,6 +42,7 @@ pub struct Served {
     folders: Handles<Folder>,
     locks: Arc<Locks>,
     waits: Waits,
+    replaced: Replaced,
 }
 
 /// Answers with what a call gives, or its number.
@@ -125,6 +127,7 @@ impl Served {
             folders: Handles::default(),
             locks: Arc::default(),
             waits: Waits::default(),
+            replaced: Replaced::default(),
         }
     }
 
@@ -165,6 +168,10 @@ impl Filesystem for Served {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.entry(self.fs.lookup(parent.0, name.as_bytes()), reply);
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, _: u64) {
+        self.replaced.forget(ino.0);
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -271,7 +278,12 @@ impl Filesystem for Served {
             return reply.error(fuser::Errno::from_i32(libc::EINVAL));
         };
         let (old, new) = (name.as_bytes(), new_name.as_bytes());
-        Self::empty(self.fs.rename(parent.0, old, new_parent.0, new, clash), reply);
+        let rename = || self.fs.rename(parent.0, old, new_parent.0, new, clash);
+        let renamed = match clash {
+            Clash::Replace => self.replaced.rename_over(&self.fs, new_parent.0, new, rename),
+            _ => rename(),
+        };
+        Self::empty(renamed, reply);
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -351,8 +363,9 @@ impl Filesystem for Served {
     ) {
         let drop_suid = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let dropped = if drop_suid { self.fs.drop_suid(ino.0) } else { Ok(()) };
-        let file = dropped.and_then(|()| self.file(number));
-        let written = file.and_then(|handle| handle.write_where(offset, data));
+        let write =
+            |handle: Arc<Handle>| self.replaced.with_room(|| handle.write_where(offset, data));
+        let written = dropped.and_then(|()| self.file(number)).and_then(write);
         answer!(reply, written, |(at, count)| {
             reply.written(count as u32);
             if at != offset {
@@ -581,11 +594,10 @@ impl Filesystem for Served {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let done = self
-            .drop_suid(request, ino)
-            .and_then(|()| self.file(number))
-            .and_then(|handle| handle.fallocate(mode, offset, len));
-        Self::empty(done, reply);
+        let allocate =
+            |handle: Arc<Handle>| self.replaced.with_room(|| handle.fallocate(mode, offset, len));
+        let file = self.drop_suid(request, ino).and_then(|()| self.file(number));
+        Self::empty(file.and_then(allocate), reply);
     }
 
     fn copy_file_range(
@@ -604,7 +616,8 @@ impl Filesystem for Served {
         let dropped = self.drop_suid(request, ino);
         let copied = dropped.and_then(|()| self.file(from)).and_then(|from| {
             let into = self.file(into)?;
-            from.copy_range(offset_from, &into, offset_into, len.min(COPY_MAX))
+            let len = len.min(COPY_MAX);
+            self.replaced.with_room(|| from.copy_range(offset_from, &into, offset_into, len))
         });
         answer!(reply, copied, |count| reply.written(count as u32));
     }
