@@ -289,7 +289,7 @@ def open_file(namespace: _engram.Namespace, gid: int, path: str, mode: str) -> F
             "this thread runs a batch, which cannot undo what is written to a file: end it first"
         )
     start = namespace.root if isinstance(path, str) and path.startswith("/") else gid
-    tried = False
+    tried, gone = False, None
     while True:
         is_group_there = True
         try:
@@ -310,7 +310,13 @@ def open_file(namespace: _engram.Namespace, gid: int, path: str, mode: str) -> F
                     ) from None
                 tried = True
                 continue
-        file = File(Blob(namespace, oid, None, (0,)), mode)
+        try:
+            file = File(Blob(namespace, oid, None, (0,)), mode)
+        except NotFoundError:
+            if oid == gone:
+                raise
+            gone = oid  # since it was found; another may have the name by now
+            continue
         if mode[0] == "w":
             file.truncate(0)
         return file

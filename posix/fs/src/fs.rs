@@ -23,6 +23,8 @@ pub type Ino = u64;
 pub const ROOT: Ino = 1;
 /// The longest target of a symbolic link.
 const TARGET_BYTES_MAX: usize = 4095;
+/// So often a name is looked up that leads to something else each time.
+const LOOKS: u32 = 1000;
 /// Of so many nodes is remembered whether they are folders.
 const KINDS: usize = 1 << 14;
 
@@ -230,14 +232,20 @@ impl Fs {
         let Node::Member(Member::Group(gid)) = self.node(parent)? else {
             return self.lookup_shown(parent, name);
         };
-        let found = self.namespace().find(gid, name).map_err(gone_is_absent)?;
-        match found {
-            Some(found) => self.stat_found(&found),
-            None => match self.find_shown(parent, gid, name)? {
-                Some(stat) => Ok(stat),
-                None => refuse!(ENOENT, "there is no {name:?} in this folder"),
-            },
+        for look in 0.. {
+            match self.namespace().find(gid, name).map_err(gone_is_absent)? {
+                // Another may have the name by now of what is gone since it was found.
+                Some(found) => match self.stat_found(&found) {
+                    Err(Errno { code: libc::ENOENT | libc::ESTALE, .. }) if look < LOOKS => {}
+                    known => return known,
+                },
+                None => match self.find_shown(parent, gid, name)? {
+                    Some(stat) => return Ok(stat),
+                    None => refuse!(ENOENT, "there is no {name:?} in this folder"),
+                },
+            }
         }
+        unreachable!("it looks until it finds what is there, or nothing")
     }
 
     /// What is known of something found.
