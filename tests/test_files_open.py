@@ -1,6 +1,8 @@
 """Files that are open: what they know of themselves, and what becomes of them."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -56,6 +58,27 @@ def test_a_path_through_a_file_is_refused_by_its_name(pool: engram.Pool) -> None
     pool["f"] = b"x"
     with pytest.raises(engram.ArgumentError, match='"f'):
         pool.open_file("f/below")
+
+
+REPLACER = """
+import sys, engram
+with engram.open(sys.argv[1]) as pool:
+    for n in range(10_000):
+        pool["current"] = b"%05d" % n * 1000
+"""
+
+
+def test_a_name_that_another_process_replaces_again_and_again_can_be_opened(
+    pool: engram.Pool,
+) -> None:
+    pool["current"] = b"first" * 1000
+    with subprocess.Popen([sys.executable, "-c", REPLACER, pool.path]) as replacer:
+        while replacer.poll() is None:
+            with pool.open_file("current") as file:
+                data = file.readall()
+            assert data == data[:5] * 1000
+        assert replacer.returncode == 0
+    assert engram.verify(pool.path).problems == []
 
 
 @pytest.mark.parametrize("way", ["del", "put", "clear", "batch"])
