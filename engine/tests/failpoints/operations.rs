@@ -190,7 +190,7 @@ fn with_files(place: &mut Place) {
     make_file(&realm, "f/large", &[3; 900]).expect("a file");
     realm.make_group(realm.root(), "empty", b"", None).expect("a group");
     let file = open_file(&realm, "f/large").expect("there");
-    file.append(&[4; 30_000]).expect("room");
+    file.append(&vec![4; 30_000]).expect("room");
     file.write_at(200_000, &[5; 9000]).expect("room");
 }
 
@@ -227,7 +227,7 @@ fn unlink_open(place: &mut Place) -> Result<()> {
     let file = open_file(&realm, "f/large")?;
     realm.unlink(folder, "large")?;
     // What fails now is of no name.
-    let _ = file.append(&[6; 100_000]);
+    let _ = file.append(&vec![6; 100_000]);
     Ok(())
 }
 
@@ -246,14 +246,14 @@ pub const OF_FILES: &[Operation] = &[
     Operation {
         name: "append beyond a record",
         prepare: with_files,
-        work: |place| with_file(place, "f/small", |file| file.append(&[7; 10_000]).map(drop)),
+        work: |place| with_file(place, "f/small", |file| file.append(&vec![7; 10_000]).map(drop)),
     },
     Operation {
         name: "append to a file, sync",
         prepare: with_files,
         work: |place| {
             with_file(place, "f/large", |file| {
-                file.append(&[7; 150_000])?;
+                file.append(&vec![7; 150_000])?;
                 file.sync()
             })
         },
@@ -271,7 +271,7 @@ pub const OF_FILES: &[Operation] = &[
     Operation {
         name: "write into a hole",
         prepare: with_files,
-        work: |place| with_file(place, "f/large", |file| file.write_at(100_000, &[7; 30_000])),
+        work: |place| with_file(place, "f/large", |file| file.write_at(100_000, &vec![7; 30_000])),
     },
     Operation {
         name: "cut a file",

@@ -332,13 +332,13 @@ impl<'p> Worker<'p> {
         let file = file.expect("made");
         self.whole("append within the record", |_| assert!(file.append(&[1; 500]).is_ok()));
         let unsynced: [(&str, &dyn Fn()); 11] = [
-            ("append beyond the record", &|| assert!(file.append(&[2; 10_000]).is_ok())),
+            ("append beyond the record", &|| assert!(file.append(&vec![2; 10_000]).is_ok())),
             ("overwrite", &|| file.write_at(3000, &[3; 6000]).expect("there")),
-            ("append a segment", &|| assert!(file.append(&[4; 60_000]).is_ok())),
-            ("append another", &|| assert!(file.append(&[5; 60_000]).is_ok())),
-            ("append a third", &|| assert!(file.append(&[6; 60_000]).is_ok())),
+            ("append a segment", &|| assert!(file.append(&vec![4; 60_000]).is_ok())),
+            ("append another", &|| assert!(file.append(&vec![5; 60_000]).is_ok())),
+            ("append a third", &|| assert!(file.append(&vec![6; 60_000]).is_ok())),
             ("write far behind the end", &|| file.write_at(400_000, &[8; 5000]).expect("room")),
-            ("write into a hole", &|| file.write_at(300_100, &[9; 30_000]).expect("room")),
+            ("write into a hole", &|| file.write_at(300_100, &vec![9; 30_000]).expect("room")),
             ("cut", &|| file.set_size(100_000).expect("cut")),
             ("extend by a hole", &|| file.set_size(230_000).expect("extended")),
             ("punch", &|| file.punch(20_000, 50_000).expect("punched")),
@@ -362,7 +362,7 @@ impl<'p> Worker<'p> {
         self.whole("make another", |w| w.make_file("f/last", &[5; 5000]));
         self.whole("take its last name away", |w| w.realm().unlink(folder, "other").expect("gone"));
         self.whole("write without a name", |_| {
-            assert!(file.append(&[6; 50_000]).is_ok());
+            assert!(file.append(&vec![6; 50_000]).is_ok());
             file.sync().expect("synced");
         });
         self.whole("close", |_| drop(file));
@@ -482,7 +482,7 @@ pub fn work_on(pool: &Pool) -> engram::Result<()> {
         let file = realm.open_file(member.id(), true)?;
         let mut before = vec![0; file.size()? as usize];
         file.read_at(0, &mut before)?;
-        let at = file.append(&[0x77; 70_000])?;
+        let at = file.append(&vec![0x77; 70_000])?;
         file.set_size(at + 9)?;
         let mut after = vec![0; at as usize + 10];
         let count = file.read_at(0, &mut after)?;

@@ -67,7 +67,7 @@ fn mount(arguments: &Arguments) -> Result<()> {
         ));
     }
     // What root keeps there later is not shown, either.
-    let namespace = if root { namespace.without_private()? } else { namespace };
+    let namespace = if is_root() { namespace.without_private()? } else { namespace };
     let options = Options { read_only: arguments.read_only, growth: arguments.growth };
     let fs = Fs::new(namespace, options).map_err(|error| Error::new(Kind::Os, error.message))?;
     // Whoever unmounts it waits for this process.
