@@ -258,7 +258,7 @@ impl Fs {
 
     pub(crate) fn stat_object(&self, info: &ObjectInfo) -> Result<Stat> {
         self.note(Member::Object(info.oid));
-        let nlink = self.namespace().count_names(info.oid)?;
+        let nlink = self.namespace().count_names(info.oid).map_err(gone_is_stale)?;
         Stat::of_object(info, nlink as u32, self.inner.defaults)
     }
 
@@ -277,18 +277,24 @@ impl Fs {
             Node::Shown(ino) => self.stat_shown(ino),
             Node::Member(Member::Group(gid)) => self.stat_group(gid),
             Node::Member(Member::Object(oid)) => match self.namespace().object(oid) {
-                Ok(info) => self.stat_object(&info),
-                Err(error) if error.kind() == Kind::NotFound => self.stat_nameless(oid, &error),
+                Ok(info) => match self.stat_object(&info) {
+                    // It has lost its last name in between.
+                    Err(Errno { code: libc::ESTALE, message }) => self.stat_nameless(oid, &message),
+                    known => known,
+                },
+                Err(error) if error.kind() == Kind::NotFound => {
+                    self.stat_nameless(oid, error.message())
+                }
                 Err(error) => Err(error.into()),
             },
         }
     }
 
     /// What is known of a file that is open and has no name any more.
-    fn stat_nameless(&self, oid: u64, error: &engram::Error) -> Result<Stat> {
+    fn stat_nameless(&self, oid: u64, why: &str) -> Result<Stat> {
         match self.open_core(oid) {
             Some(core) => core.stat_nameless(self.inner.defaults),
-            None => Err(Errno::new(libc::ESTALE, error.message())),
+            None => Err(Errno::new(libc::ESTALE, why)),
         }
     }
 
