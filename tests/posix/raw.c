@@ -1,5 +1,6 @@
-/* A program that has no library: it makes system calls itself, as programs of Go do. It works in the
- * folder that it is given, and its exit code is the line at which something was not as it should. */
+/* A program that has no library: it makes system calls itself, as programs of Go do. It works in
+ * the folder that it is given. Its exit code is the line at which something was not as it should
+ * be. */
 
 enum { READ, WRITE, OPEN, CLOSE, FSTAT = 5, LSEEK = 8, MMAP, MUNMAP = 11, PREAD = 17, PWRITE };
 enum { FORK = 57, EXIT = 60, WAIT = 61, FTRUNCATE = 77, CHDIR = 80, RENAME = 82, LINK = 86 };
