@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from bench import report
-from bench.files import build, calls, ecdf, folders, ior, mdtest, paper
+from bench.files import build, calls, ecdf, folders, ior, mdtest, paper, places
 from bench.files.turns import MOUNT
 from bench.own import rust
 from bench.setting import Setting
@@ -79,8 +78,8 @@ def main() -> int:
     chosen = arguments()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else COLUMNS)
     rust.build()
-    with tempfile.TemporaryDirectory(prefix="engram-posix-", dir=chosen.where) as folder:
-        setting = Setting(Path(folder), chosen.quick, console.print)
+    with places.folder(chosen.where) as folder:
+        setting = Setting(folder, chosen.quick, console.print)
         scales = {"mdtest": mdtest.scale(setting), "ior": ior.scale(setting)}
         found = measured(setting, chosen.only or list(PARTS))
     lines = [line for part in found.values() for line in part]

@@ -71,7 +71,7 @@ def refusal(disk: str) -> str | None:
 def lines(setting: Setting) -> Iterator[Line]:
     """Measure both ways of IOR on a mount of a pool on each."""
     setting.absent["DAX"] = "measured in the machine with persistent memory (`make test-pmem`) only"
-    size = ior.block(setting) // 2
+    size = ior.block(setting) // 4
     room = ior.RANKS * size + (128 << 20)
     for mode in ior.MODES:
         with ExitStack() as stack:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+import tempfile
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import engram
@@ -11,9 +17,28 @@ from bench.files.turns import MOUNT, NULL, TMPFS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from bench.setting import Setting
+
+
+PREFIX = "engram-posix-"
+"""A folder of a run begins so; then comes the number of its process."""
+
+
+@contextmanager
+def folder(where: Path) -> Iterator[Path]:
+    """Give a run its folder; what killed runs have left mounted goes first."""
+    left = re.compile(rf"/{PREFIX}(\d+)-")
+    for line in reversed(Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()):
+        point = line.split(" ")[1]
+        if (found := left.search(point)) and not Path(f"/proc/{found[1]}").exists():
+            unmount = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
+            subprocess.run([*unmount, point], check=False)  # noqa: S603
+    for old in where.glob(f"{PREFIX}*"):
+        if (found := left.search(str(old))) and not Path(f"/proc/{found[1]}").exists():
+            shutil.rmtree(old, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=where) as made:
+        yield Path(made)
 
 
 @contextmanager
