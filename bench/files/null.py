@@ -25,7 +25,10 @@ END_S = 60
 def mounted(place: Path, folder: str = "", files: int = 0) -> Iterator[Path]:
     """Mount one upon a folder; in `folder` it has so many files when it begins."""
     words = [str(PROGRAM), str(place), *([folder, str(files)] if folder else [])]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    # A session of its own, as a pool's mount has: the kernel shares processors among sessions.
+    process = subprocess.Popen(  # noqa: S603 - our own program
+        words, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     if process.stdout.readline().strip() != "ready":
         message = f"the null file system does not serve {place}"
