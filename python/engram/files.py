@@ -296,10 +296,7 @@ def open_file(namespace: _engram.Namespace, gid: int, path: str, mode: str) -> F
             oid, parent, name = _engram.follow(namespace, start, path)
         except NotFoundError:  # nor is the group: it is made with the file
             is_group_there, oid, parent, name = False, None, gid, path
-        if oid is None and mode[0] == "r":
-            raise NotFoundError(f"there is no file {path!r}: open it with mode 'wb' to make it")
-        if mode[0] == "x" and (oid is not None or _is_taken(namespace, gid, path)):
-            raise ExistsError(f"there is {path!r} already: open it with mode 'wb' to replace it")
+        _check_mode(namespace, gid, path, mode, oid)
         if oid is None:
             try:
                 oid = create_file(namespace, parent, name, None)
@@ -320,6 +317,16 @@ def open_file(namespace: _engram.Namespace, gid: int, path: str, mode: str) -> F
         if mode[0] == "w":
             file.truncate(0)
         return file
+
+
+def _check_mode(
+    namespace: _engram.Namespace, gid: int, path: str, mode: str, oid: int | None
+) -> None:
+    """Refuse to read what is not there, and to make what is."""
+    if oid is None and mode[0] == "r":
+        raise NotFoundError(f"there is no file {path!r}: open it with mode 'wb' to make it")
+    if mode[0] == "x" and (oid is not None or _is_taken(namespace, gid, path)):
+        raise ExistsError(f"there is {path!r} already: open it with mode 'wb' to replace it")
 
 
 def _is_taken(namespace: _engram.Namespace, gid: int, path: str) -> bool:

@@ -194,7 +194,8 @@ class Compaction:
 def compact(path: str | os.PathLike[str], *, allow_partial: bool = False) -> Compaction:
     """Give back what the catalogs of a pool, and its space for values, do not need any more.
 
-    A file in many fragments is put into one piece, where there is space for it; holes stay. Nobody may have the pool open or views of it, this process neither: a process that opens it
+    A file in many fragments is put into one piece, where there is space for it; holes stay.
+    Nobody may have the pool open or views of it, this process neither: a process that opens it
     meanwhile waits. A death on the way leaves each part as it was, or compacted. What is another
     user's and damaged stays as it is, and `left_out` names it; for root it is so with all that is
     damaged, and with `allow_partial` also with what is the caller's own.

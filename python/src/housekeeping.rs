@@ -18,7 +18,7 @@ type Damaged = (String, Option<&'static str>, Option<u32>, String);
 /// damaged.
 type Copied = (PathBuf, u64, u64, u64, Vec<String>, Vec<Damaged>);
 
-/// What compacting did: realms; bytes of catalogs and of arenas, before and after; files that are in
+/// What compacting did: realms; bytes of catalogs and arenas, before and after; files that are in
 /// one piece now; what this user may not open, what is damaged.
 type Compacted = (u64, [u64; 2], [u64; 2], u64, Vec<String>, Vec<Damaged>);
 

@@ -5,7 +5,7 @@
 //! `engram-mount` is such a process. So is the one that Python's `engram mount` starts, which has
 //! this crate within its module: an installed package needs no program beside it.
 //!
-//! *Invariant*: the process holds no state that the pool has not. Killed, it leaves a mount that
+//! *Invariant*: the process holds no state that the pool would miss. Killed, it leaves a mount that
 //! answers nothing, which `engram unmount` takes away; what was acknowledged is in the pool.
 //!
 //! | module | what it offers |

@@ -377,8 +377,8 @@ pub(crate) fn payload_at(
     unreachable!("it looks until what it finds is of one moment")
 }
 
-/// lease → read → record → pin → slice. `None` if the value is in its row by now, or, of a file, has
-/// other segments.
+/// lease → read → record → pin → slice. `None` if the value is in its row by now, or, of a file,
+/// has other segments.
 fn pin_extent(
     core: &Arc<Core>,
     inside: &Inside<'_>,
