@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -202,6 +203,7 @@ def test_a_pool_that_is_destroyed_under_a_mount_is_stale(home: Path, point: Path
     mount = engram.mount(home / "gone", point)
     fd = os.open(point / "g/file", os.O_RDWR)
     shutil.rmtree(home / "gone")
+    time.sleep(0.1)  # the engine looks every 10 ms whether a pool is there
     found = {
         "create": code_of(lambda: (point / "new").write_bytes(b"x")),
         "mkdir": code_of((point / "newer").mkdir),

@@ -207,6 +207,9 @@ def check_lines(data: bytes) -> None:
     """See that there are whole lines, each writer's in order; a look may end within one."""
     last = {b"one": -1, b"two": -1}
     for line in data.splitlines(keepends=True):
+        if not line.endswith(b"\n"):
+            assert data.endswith(line)  # of a job mount: the kernel cuts it where a page ends
+            break
         name, _, number = line.partition(b" ")
         assert len(line) == len(b"one 0000000\n"), line
         assert int(number) > last[name], line

@@ -45,6 +45,16 @@ def test_a_blob_tells_its_segments_without_being_read(pool: engram.Pool) -> None
     assert sum(count for _, count in pool["file"].segments) >= 8 << 20
 
 
+def test_a_file_that_has_grown_is_as_long_as_it_is_when_it_is_opened(
+    pool: engram.Pool, seen: Path
+) -> None:
+    with pool.open_file("log", "ab") as log:
+        for n in range(1, 20):
+            log.write(b"x" * 1000)
+            assert (seen / "log").stat().st_size > 0
+            assert len((seen / "log").read_bytes()) == n * 1000
+
+
 def test_what_python_writes_into_an_array_is_seen_where_it_is_opened_next(
     pool: engram.Pool, seen: Path
 ) -> None:

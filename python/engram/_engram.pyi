@@ -25,6 +25,7 @@ __all__ = [
     "Pool",
     "Posix",
     "Query",
+    "RangeLocks",
     "Salvage",
     "Space",
     "Standing",

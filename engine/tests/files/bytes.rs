@@ -298,3 +298,40 @@ fn a_file_across_many_spans_is_viewed_as_one_piece() {
     drop((view, file));
     sound(&fixture.path);
 }
+
+/// Ranks that each fill a part of one file by pieces leave few segments, and zeros where nobody
+/// wrote.
+#[test]
+fn a_hole_that_is_filled_by_large_pieces_gets_few_segments() {
+    const PART: u64 = 16 << 20;
+    const PIECE: u64 = 128 << 10;
+    let fixture = Fixture::new(128 << 20);
+    let realm = fixture.realm();
+    let file = created(&realm, "shared");
+    file.set_size(3 * PART).unwrap();
+    let piece = |rank: u64, at: u64| vec![(1 + rank + at / PIECE % 200) as u8; PIECE as usize];
+    for at in (0..PART).step_by(PIECE as usize) {
+        for rank in [2, 0] {
+            file.write_at(rank * PART + at, &piece(rank, at)).unwrap();
+        }
+        if at == PART / 4 {
+            // What a segment has beyond what was written is zeros still.
+            let mut beyond = vec![9; PIECE as usize];
+            file.read_at(at + PIECE, &mut beyond).unwrap();
+            assert!(beyond.iter().all(|byte| *byte == 0));
+        }
+    }
+    let segments = file.segments().unwrap();
+    assert!(segments.len() < 40, "{} segments", segments.len());
+    assert!(segments.iter().all(|segment| segment.end() <= PART || segment.at >= 2 * PART));
+    let bytes = all(&file);
+    for rank in [0, 2] {
+        for at in (0..PART).step_by(PIECE as usize) {
+            let from = (rank * PART + at) as usize;
+            assert!(bytes[from..][..PIECE as usize] == piece(rank, at), "rank {rank} at {at}");
+        }
+    }
+    assert!(bytes[PART as usize..2 * PART as usize].iter().all(|byte| *byte == 0));
+    drop(file);
+    sound(&fixture.path);
+}

@@ -126,6 +126,14 @@ pub fn forget_now(ino: Ino) {
     }
 }
 
+/// Has the kernel forget how long a file is, and ask anew: it is opened, and has changed. Nothing
+/// is waited for.
+pub fn forget_size(ino: Ino) {
+    if let Some(kernel) = KERNEL.get() {
+        let _ = kernel.inval_inode(INodeNo(ino), -1, 0);
+    }
+}
+
 /// Has the kernel forget its pages of a file, soon.
 pub fn forget_pages(ino: Ino) {
     if let Some(sender) = FORGOTTEN.get() {

@@ -297,6 +297,9 @@ impl Filesystem for Served {
         let opened = opened.and_then(|handle| handle.stat().map(|stat| (handle, stat)));
         answer!(reply, opened, |(handle, stat)| {
             let flags = self.seen.opened(self.cache, &stat, &handle);
+            if self.cache == Cache::Shared && !flags.contains(FopenFlags::FOPEN_KEEP_CACHE) {
+                cached::forget_size(ino.0);
+            }
             reply.opened(self.files.add(handle), flags);
         });
     }

@@ -38,9 +38,11 @@
 //! nothing to mend: whoever waits and finds the lease dead takes the tail over. Bytes behind the
 //! end may be anything: what extends the end zeroes the gap first.
 //!
-//! **F5 Hole.** A segment for a hole is reserved and filled, with zeros around what is written, and
-//! flushed where the realm is durable; then its row is committed, if there still is none there. The
-//! second of two gives its own back, and writes into the first's.
+//! **F5 Hole.** A segment for a hole is reserved and filled, with zeros around what is written,
+//! and flushed where the realm is durable; then its row is committed, if there still is none
+//! there. The second of two gives its own back, and writes into the first's. Where large pieces
+//! fill a hole one after the other, each segment is as long as those before it together, within
+//! bounds.
 //!
 //! **Flushing.** Where the realm promises `"system"`, each write widens the head's dirty range once
 //! its bytes are copied; `sync` takes the range, whoever wrote it, flushes it, and then the head.

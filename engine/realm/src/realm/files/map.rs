@@ -108,6 +108,25 @@ impl FileMap {
         None
     }
 
+    /// How long the hole is that begins at an offset, up to a bound.
+    pub fn gap(&self, from: u64, bound: u64) -> u64 {
+        let next = self.segments.get(self.place(from)).map_or(bound, |segment| segment.at);
+        next.min(bound).saturating_sub(from)
+    }
+
+    /// How long the segments are together that touch each other and end at an offset; no more than
+    /// `most` is looked for.
+    pub fn run_before(&self, at: u64, most: u64) -> u64 {
+        let mut begin = at;
+        for segment in self.segments[..self.place(at)].iter().rev() {
+            if segment.end() < begin || at - begin >= most {
+                break;
+            }
+            begin = segment.at;
+        }
+        (at - begin).min(most)
+    }
+
     /// Copies a range out; holes are zeros.
     pub fn copy_out(&self, core: &Core, offset: u64, into: &mut [u8]) {
         self.pieces(core, offset, offset + into.len() as u64, |at, len, memory| {

@@ -5,12 +5,15 @@ use std::sync::atomic::Ordering;
 
 use super::map::FileMap;
 use super::segments::{self, NewSegment};
-use super::{OpenFile, PIECE, now, pages, tail};
+use super::{GROWTH, OpenFile, PIECE, now, pages, tail};
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_records::extent::PAGE;
 use engram_records::segmented::FILE_BYTES_MAX;
+
+/// The most that a hole gets at a time beyond what is written there: it is zeroed, and flushed.
+const HOLE_MOST: u64 = 4 << 20;
 
 /// Where a write ends; one that no file can have is refused.
 pub(super) fn end_of(offset: u64, len: u64) -> Result<u64> {
@@ -148,7 +151,13 @@ impl OpenFile {
         let end = offset + data.len() as u64;
         let (first, last) = pages(offset, end);
         let Some((from, to)) = map.hole(first, last) else { return Ok(()) };
-        let new = NewSegment::reserve(&self.core, from, to - from, PAGE)?;
+        let mut most = to - from;
+        if data.len() as u64 >= GROWTH.0 {
+            // A program goes on there, most likely: so many pieces must not be as many segments.
+            let room = map.gap(from, map.head.size().next_multiple_of(PAGE));
+            most = most.max(map.run_before(from, HOLE_MOST).min(room));
+        }
+        let new = NewSegment::reserve(&self.core, from, most, PAGE)?;
         let (memory, to) = (new.claim.memory(), from + new.reserved.extent.len);
         let (start, stop) = (offset.clamp(from, to), end.clamp(from, to));
         memory.zero_part(0, start - from);
