@@ -193,6 +193,70 @@ def test_a_waiting_program_can_be_killed(two: tuple[Path, Path], number: int) ->
         assert waiter.wait(PATIENCE) == -number
 
 
+INTERRUPTED = """
+import fcntl, os, signal, sys, threading, time
+heard = []
+signal.signal(signal.SIGALRM, lambda *_: heard.append(1))
+def wait():
+    fd = os.open(sys.argv[1], os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.close(fd)
+failed = []
+threading.excepthook = lambda error: failed.append(error.exc_value)
+threads = [threading.Thread(target=wait) for _ in range(4)]
+for thread in threads:
+    thread.start()
+time.sleep(0.2)
+print("waits", flush=True)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+wait()
+for thread in threads:
+    thread.join()
+print(len(heard), failed, flush=True)
+"""
+
+
+def test_a_signal_that_one_thread_takes_is_no_error_of_the_others(two: tuple[Path, Path]) -> None:
+    with held(two[0], "flock") as holder:
+        waiter = begin(INTERRUPTED, two[0])
+        assert waiter.stdout is not None
+        assert waiter.stdout.readline() == "waits\n"
+        time.sleep(0.5)
+        holder.kill()
+        assert ended(waiter) == "1 []\n"
+
+
+READER = """
+import fcntl, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR)
+end, stale, last = time.monotonic() + 2, 0, 0
+while time.monotonic() < end:
+    fcntl.lockf(fd, fcntl.LOCK_SH)
+    number, again = (int(os.pread(fd, 20, at)) for at in (0, 4096))
+    fcntl.lockf(fd, fcntl.LOCK_UN)
+    stale += number != again or number < last
+    last = number
+print(stale)
+"""
+
+
+def test_readers_of_one_mount_read_under_a_lock_what_another_wrote(
+    pool: engram.Pool, two: tuple[Path, Path]
+) -> None:
+    two[0].write_bytes((b"%20d" % 0).ljust(8192))
+    readers = [begin(READER, two[0]) for _ in range(3)]
+    number = 0
+    with pool.open_file("file", "rb+") as file:
+        while any(reader.poll() is None for reader in readers):
+            number += 1
+            with file.lock():
+                for at in (0, 4096):
+                    file.seek(at)
+                    file.write(b"%20d" % number)
+    assert number > 1
+    assert [ended(reader) for reader in readers] == ["0\n"] * 3
+
+
 def test_counting_under_locks_of_two_mounts_loses_nothing(two: tuple[Path, Path]) -> None:
     two[0].write_bytes(b"%20d" % 0)
     counters = [begin(COUNTER, path, 200) for path in (*two, *two)]
@@ -231,9 +295,19 @@ for n in range(50):
         assert base.execute("select count(*), sum(n) from t").fetchone() == (100, 2 * 1225)
 
 
-def test_a_mount_for_reading_has_locks_of_its_own(pool: engram.Pool, point: Path) -> None:
+def test_a_mount_for_reading_shares_locks(pool: engram.Pool, point: Path) -> None:
+    pool["file"] = b"x" * 200
+    reading = engram.mount(pool, point, read_only=True)
+    with place() as other, reading, engram.mount(pool, other), held(other / "file", "flock"):
+        file = os.open(point / "file", os.O_RDONLY)
+        assert code_of(fcntl.flock, file, SHARED) == "EAGAIN"
+        os.close(file)
+
+
+def test_what_is_published_is_locked_within_a_mount(pool: engram.Pool, point: Path) -> None:
     pool["file"] = b"x"
-    with engram.mount(pool, point, read_only=True), (point / "file").open("rb") as file:
+    pool.publish("file")
+    with engram.mount(pool, point), (point / "file").open("rb") as file:
         fcntl.flock(file, SHARED)
         with (point / "file").open("rb") as other:
             assert code_of(fcntl.flock, other, EXCLUSIVE) == "EAGAIN"

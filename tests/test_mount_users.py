@@ -13,8 +13,9 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 import engram
-from mounted import code_of, needs_fuse
+from mounted import begin, code_of, ended, needs_fuse, place
 from support import BIG, PATIENCE
 
 if TYPE_CHECKING:
@@ -220,6 +221,48 @@ def test_users_may_do_what_they_may_on_a_tmpfs(
     for mine, other in zip(found, expected, strict=True):
         assert mine == other
     assert engram.verify(pool.path).problems == []
+
+
+SECRETS = """
+import os, sys, time
+end = time.monotonic() + 3
+print("makes", flush=True)
+while time.monotonic() < end:
+    try:
+        fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        continue
+    os.write(fd, b"secret")
+    os.close(fd)
+    try:
+        os.unlink(sys.argv[1])
+    except FileNotFoundError:
+        pass
+"""
+
+
+def test_a_file_that_another_has_just_made_is_opened_by_its_mode(
+    pool: engram.Pool, point: Path
+) -> None:
+    with place() as other, engram.mount(pool, point), engram.mount(pool, other):
+        point.chmod(0o777)
+        name = point / "name"
+
+        def create() -> int:
+            end, others = time.monotonic() + 2, 0
+            while time.monotonic() < end:
+                with suppress(OSError):
+                    fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+                    others += os.fstat(fd).st_uid != NOBODY.uid
+                    os.close(fd)
+                    name.unlink()
+            return others
+
+        maker = begin(SECRETS, other / "name")
+        assert maker.stdout is not None
+        assert maker.stdout.readline() == "makes\n"
+        assert acting(NOBODY, create) == 0
+        ended(maker)
 
 
 def test_what_a_user_makes_is_his_in_the_pool(pool: engram.Pool, seen: Path) -> None:

@@ -4,6 +4,7 @@ It says "ready" on standard output once it serves, or, as JSON, why it does not.
 """
 
 import json
+import resource
 import signal
 import sys
 
@@ -13,6 +14,9 @@ from engram.errors import EngramError
 
 def main(arguments: list[str]) -> int:
     """Serve until the mount is taken away."""
+    # Each file that a program locks takes a descriptor of this process.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # The engine listens for both, and unmounts.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

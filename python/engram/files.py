@@ -180,7 +180,8 @@ class File(io.RawIOBase):
         It is the lock that `flock` takes on a mount with `--cache shared` or `none`: "w" excludes
         all others, "r" those who ask for "w". Ranges that programs lock by `fcntl` are in its way,
         too. Every block is a taker of its own: within another one of the same file it waits. The
-        kernel drops it with the process, however that ends. `timeout` is in seconds; None waits for
+        kernel drops it with the process, however that ends, and with the children that it has
+        forked meanwhile. `timeout` is in seconds; None waits for
         ever, until Ctrl-C. The lock of the object (`pool["x"].lock()`) is another one.
 
         Raises

@@ -112,7 +112,8 @@ impl File {
 
     /// Locks of it for one taker, who has none yet.
     fn range_locks(&self) -> Result<RangeLocks> {
-        Ok(RangeLocks { ranges: Mutex::new(Some(self.open()?.range_locks()?)) })
+        let file = self.open()?;
+        Ok(RangeLocks { ranges: Mutex::new(Some((file.range_locks()?, file))) })
     }
 
     /// Lets go of it; what this process has open of it otherwise stays so.
@@ -125,8 +126,8 @@ impl File {
 /// One taker's locks of a file.
 #[pyclass(frozen, module = "engram._engram")]
 pub struct RangeLocks {
-    /// `None` once they are let go of.
-    ranges: Mutex<Option<engram::RangeLocks>>,
+    /// `None` once they are let go of. What they stand for goes with the file.
+    ranges: Mutex<Option<(engram::RangeLocks, EngineFile)>>,
 }
 
 #[pymethods]
@@ -135,7 +136,7 @@ impl RangeLocks {
     fn try_lock(&self, write: bool) -> Result<bool> {
         let mode = if write { LockMode::Write } else { LockMode::Read };
         match &*self.ranges.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(ranges) => Ok(ranges.try_lock(mode, 0, 0)?),
+            Some((ranges, _)) => Ok(ranges.try_lock(mode, 0, 0)?),
             None => Err(argument("the lock was let go of: take another")),
         }
     }

@@ -24,6 +24,11 @@ struct Ids {
 /// A sound pool: groups "g" and "g/inner", objects "small", "g/large" and "other" (in extents),
 /// attributes on "small", free space in two pieces.
 fn planted() -> (Fixture, Ids) {
+    planted_with(true)
+}
+
+/// The same, and whether the file without a name is open still.
+fn planted_with(open: bool) -> (Fixture, Ids) {
     let fixture = Fixture::new(16 << 20);
     let realm = fixture.realm();
     let small = put(&realm, "small", &filled(1, 1, 10));
@@ -51,8 +56,10 @@ fn planted() -> (Fixture, Ids) {
     realm.unlink(realm.root(), "nameless").unwrap();
     let (file, nameless) = (file.oid(), {
         let oid = nameless.oid();
-        // It is open as long as this process lives.
-        std::mem::forget(nameless);
+        if open {
+            // As long as this process lives.
+            std::mem::forget(nameless);
+        }
         oid
     });
     let ids = Ids { root: realm.root(), group, inner, small, large, other, file, nameless };
@@ -382,7 +389,7 @@ fn verify_finds_every_kind_of_damage_that_is_planted() {
 /// As after a loss of power: a lease is never synced, what it has reserved is.
 #[test]
 fn space_that_a_lost_lease_had_reserved_is_no_damage_and_comes_back() {
-    let (fixture, _) = planted();
+    let (fixture, _) = planted_with(false);
     {
         let catalog = catalog_of(&fixture);
         let mut txn = catalog.write(Headroom::Relief).unwrap();

@@ -89,6 +89,9 @@ pub struct Changes {
     pub accessed: Option<Time>,
     /// When it was written.
     pub written: Option<Time>,
+    /// Whether a file loses its set-user-id and set-group-id bits: somebody changes its bytes who
+    /// may not leave them there. What is given to somebody else loses them in any case.
+    pub drop_suid: bool,
 }
 
 /// What becomes of what has the name that a node is to get.
@@ -514,21 +517,19 @@ impl Fs {
             self.resize(ino, member, size)?;
         }
         self.set_times(ino, member, changes)?;
-        if changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+        let drop_suid = changes.drop_suid && {
+            let stat = self.stat(ino)?;
+            stat.kind == NodeKind::File && without_suid(stat.mode) != stat.mode
+        };
+        if changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some() || drop_suid {
             self.set_properties(ino, member, changes, None, None)?;
         }
         self.stat(ino)
     }
 
-    /// Takes the set-user-id and set-group-id bits off a file: somebody changes its bytes who may
-    /// not leave them there. What is given to somebody else loses them in any case.
+    /// Takes the set-user-id and set-group-id bits off a file, if it has any (see [`Changes`]).
     pub fn drop_suid(&self, ino: Ino) -> Result<()> {
-        let stat = self.stat(ino)?;
-        let mode = without_suid(stat.mode);
-        if stat.kind == NodeKind::File && mode != stat.mode {
-            self.change(ino, Changes { mode: Some(mode), ..Changes::default() })?;
-        }
-        Ok(())
+        self.change(ino, Changes { drop_suid: true, ..Changes::default() }).map(drop)
     }
 
     fn resize(&self, ino: Ino, member: Member, size: u64) -> Result<()> {
@@ -594,10 +595,10 @@ impl Fs {
                 gid: was.gid,
                 rdev: was.rdev,
             });
-            let given = changes.uid.is_some() || changes.gid.is_some();
+            let drops = changes.uid.is_some() || changes.gid.is_some() || changes.drop_suid;
             posix.mode = match changes.mode {
                 Some(mode) => mode & 0o7777,
-                None if given && was.kind != NodeKind::Folder => without_suid(posix.mode),
+                None if drops && was.kind != NodeKind::Folder => without_suid(posix.mode),
                 None => posix.mode,
             };
             posix.gid = changes.gid.unwrap_or(posix.gid);

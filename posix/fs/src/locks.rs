@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engram::{LockMode, LockedRange, RangeLocks};
+use engram::{File, LockMode, LockedRange, RangeLocks};
 
-use crate::errno::Result;
+use crate::errno::{Errno, Result, refuse};
 use crate::fs::Ino;
 use crate::handle::Handle;
 
@@ -38,6 +38,9 @@ impl ByteRange {
     }
 }
 
+/// All of a file.
+const ALL: ByteRange = ByteRange { from: 0, len: 0 };
+
 /// Who asks for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taker {
@@ -51,12 +54,33 @@ pub struct Taker {
 struct Held {
     ranges: Arc<RangeLocks>,
     description: u64,
+    /// A stand-in of this process's own goes with the file.
+    _file: File,
 }
 
 /// The locks that a front's programs have.
-#[derive(Default)]
 pub struct Locks {
     held: Mutex<HashMap<(Ino, u64), Held>>,
+    /// So many takers there are at most: each has a descriptor of this process's.
+    most: usize,
+}
+
+/// How many descriptors a process may have; half of them are left to all else.
+fn descriptors() -> Option<usize> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// A taker of a file's ranges, who has none.
+fn ranges_of(file: &File) -> Result<RangeLocks> {
+    file.range_locks().map_err(|error| Errno::new(libc::ENOLCK, error.message()))
+}
+
+impl Default for Locks {
+    fn default() -> Self {
+        Locks { held: Mutex::default(), most: descriptors().unwrap_or(1024) / 2 }
+    }
 }
 
 impl Locks {
@@ -67,15 +91,25 @@ impl Locks {
     /// The owner's locks of a file.
     fn of(&self, handle: &Handle, taker: Taker) -> Result<Option<Arc<RangeLocks>>> {
         let Some(file) = handle.file() else { return Ok(None) };
-        let mut held = self.held();
-        if let Some(known) = held.get_mut(&(handle.ino(), taker.owner)) {
+        let key = (handle.ino(), taker.owner);
+        if let Some(known) = self.held().get_mut(&key) {
             known.description = taker.description;
             return Ok(Some(Arc::clone(&known.ranges)));
         }
-        let ranges = Arc::new(file.range_locks()?);
-        let new = Held { ranges: Arc::clone(&ranges), description: taker.description };
-        held.insert((handle.ino(), taker.owner), new);
-        Ok(Some(ranges))
+        // That may take a while: others go on.
+        let opened = Arc::new(ranges_of(file)?);
+        let mut held = self.held();
+        if held.len() >= self.most {
+            refuse!(ENOLCK, "{} locks are held, and there is no room for more", held.len());
+        }
+        let new = Held {
+            ranges: Arc::clone(&opened),
+            description: taker.description,
+            _file: file.clone(),
+        };
+        let known = held.entry(key).or_insert(new);
+        known.description = taker.description;
+        Ok(Some(Arc::clone(&known.ranges)))
     }
 
     /// Locks a range; `false` if another owner has some of it. What is only shown is nobody's to
@@ -87,19 +121,29 @@ impl Locks {
         mode: LockMode,
         range: ByteRange,
     ) -> Result<bool> {
-        match self.of(handle, taker)? {
-            Some(ranges) => Ok(ranges.try_lock(mode, range.from, range.len)?),
-            None => Ok(true),
+        loop {
+            let Some(ranges) = self.of(handle, taker)? else { return Ok(true) };
+            if !ranges.try_lock(mode, range.from, range.len)? {
+                return Ok(false);
+            }
+            // Another thread of the owner may have let go of all that it had just before.
+            let held = self.held();
+            let known = held.get(&(handle.ino(), taker.owner));
+            if known.is_some_and(|known| Arc::ptr_eq(&known.ranges, &ranges)) {
+                return Ok(true);
+            }
         }
     }
 
     /// Lets go of a range.
     pub fn unlock(&self, handle: &Handle, owner: u64, range: ByteRange) -> Result<()> {
         let known = self.held().get(&(handle.ino(), owner)).map(|held| Arc::clone(&held.ranges));
-        match known {
-            Some(ranges) => Ok(ranges.unlock(range.from, range.len)?),
-            None => Ok(()),
+        let Some(ranges) = known else { return Ok(()) };
+        ranges.unlock(range.from, range.len)?;
+        if range == ALL {
+            self.closed(handle.ino(), owner);
         }
+        Ok(())
     }
 
     /// What another owner has that is in the way of a lock.
@@ -114,7 +158,7 @@ impl Locks {
         let known = self.held().get(&(handle.ino(), owner)).map(|held| Arc::clone(&held.ranges));
         let ranges = match known {
             Some(ranges) => ranges,
-            None => Arc::new(file.range_locks()?),
+            None => Arc::new(ranges_of(file)?),
         };
         Ok(ranges.in_the_way(mode, range.from, range.len)?)
     }

@@ -15,11 +15,11 @@
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use engram_fs::{Handle, Ino, Result, Stat};
-use fuser::{FopenFlags, INodeNo, Notifier};
+use engram_fs::{Handle, Ino, Stat};
+use fuser::{FileHandle, FopenFlags, INodeNo, Notifier};
 
 /// So many files are remembered as they were opened.
 const KNOWN_MAX: usize = 1 << 16;
@@ -56,9 +56,19 @@ impl Cache {
     }
 }
 
-/// What was known of files when they were opened last.
+/// How a file was: its size, and when it changed.
+type State = (u64, i64);
+
+/// How files were of which the kernel has pages that are no older.
+///
+/// A state is noted once the kernel has forgotten older pages, and not before: another program may
+/// ask in between.
 #[derive(Default)]
-pub struct Seen(Mutex<HashMap<Ino, (u64, i64)>>);
+pub struct Seen {
+    known: Mutex<HashMap<Ino, State>>,
+    /// By the numbers of open files: how they were before the kernel forgot its pages of them.
+    opening: Mutex<HashMap<FileHandle, (Ino, State)>>,
+}
 
 impl Seen {
     /// How the kernel is to treat its pages of a file that is opened.
@@ -76,29 +86,64 @@ impl Seen {
             Cache::Shared if !handle.grows() => FopenFlags::empty(),
             Cache::None => past,
             Cache::Job => FopenFlags::FOPEN_KEEP_CACHE,
-            Cache::Shared if self.is_same(stat) => FopenFlags::FOPEN_KEEP_CACHE,
+            Cache::Shared if self.knows(stat) => FopenFlags::FOPEN_KEEP_CACHE,
             Cache::Shared => FopenFlags::empty(),
+        }
+    }
+
+    /// Notes how a file was before it is opened by a number.
+    pub fn opens(&self, cache: Cache, number: FileHandle, stat: &Stat) {
+        if cache == Cache::Shared {
+            lock(&self.opening).insert(number, (stat.ino, state(stat)));
+        }
+    }
+
+    /// A file is closed, so the kernel has long opened it, and forgotten its pages if it was to.
+    pub fn released(&self, number: FileHandle) {
+        let opened = lock(&self.opening).remove(&number);
+        if let Some((ino, state)) = opened {
+            self.forgot(ino, state);
         }
     }
 
     /// Whether the kernel's pages of a file are good that is locked now: a program that locks what
     /// others change reads after that. If not, they are to be forgotten.
-    pub fn locked(&self, cache: Cache, handle: &Handle) -> Result<bool> {
+    pub fn is_good(&self, cache: Cache, handle: &Handle) -> bool {
         match cache {
-            Cache::Job | Cache::None => Ok(true),
-            Cache::Shared => Ok(handle.grows() && self.is_same(&handle.stat()?)),
+            Cache::Job | Cache::None => true,
+            Cache::Shared => handle.grows() && handle.stat().is_ok_and(|stat| self.knows(&stat)),
         }
     }
 
-    /// Whether a file is as it was when this was asked last.
-    fn is_same(&self, stat: &Stat) -> bool {
-        let now = (stat.size, stat.changed);
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() >= KNOWN_MAX {
-            seen.clear();
+    /// Has the kernel forget its pages of a file, and what it knows of its size. For a thread that
+    /// serves no requests.
+    pub fn forget(&self, handle: &Handle) {
+        let before = handle.stat().ok();
+        forget_now(handle.ino());
+        if let Some(stat) = before {
+            self.forgot(stat.ino, state(&stat));
         }
-        seen.insert(stat.ino, now) == Some(now)
     }
+
+    fn forgot(&self, ino: Ino, state: State) {
+        let mut known = lock(&self.known);
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(ino, state);
+    }
+
+    fn knows(&self, stat: &Stat) -> bool {
+        lock(&self.known).get(&stat.ino) == Some(&state(stat))
+    }
+}
+
+fn state(stat: &Stat) -> State {
+    (stat.size, stat.changed)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 static KERNEL: OnceLock<Notifier> = OnceLock::new();
@@ -117,9 +162,7 @@ pub fn tell(notifier: Notifier) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel forget its pages of a file, and what it knows of its size. For a thread that
-/// serves no requests.
-pub fn forget_now(ino: Ino) {
+fn forget_now(ino: Ino) {
     if let Some(kernel) = KERNEL.get() {
         // The kernel may have nothing of it: that is what is wanted.
         let _ = kernel.inval_inode(INodeNo(ino), 0, 0);

@@ -7,21 +7,31 @@
 //! until the kernel says that it knows the file no more, which is at once if nobody is about to
 //! open it. What goes with `unlink` need not stay: there the name itself is gone.
 //!
+//! The kernel may never have known a file that is kept: another mount may have made it just before
+//! the rename. So a file is kept for some seconds at most, which a program takes never between the
+//! two.
+//!
 //! Another process of the pool knows nothing of who is about to open what: see the guide.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use engram_fs::{Errno, Fs, Handle, Ino, NodeKind, OpenFlags, Result};
 
 /// So many are kept at most. The kernel forgets each that nobody is about to open at once.
 const KEPT_MAX: usize = 1024;
 
+/// A file is kept no longer.
+const KEPT_FOR: Duration = Duration::from_secs(4);
+
 /// What renames have replaced.
 #[derive(Default)]
 pub struct Replaced {
-    kept: Mutex<HashMap<Ino, Handle>>,
+    kept: Mutex<HashMap<Ino, (Handle, Instant)>>,
+    /// Whether a thread sees to what is kept too long.
+    watched: AtomicBool,
     /// Whether there ever was anything.
     used: AtomicBool,
 }
@@ -29,7 +39,7 @@ pub struct Replaced {
 impl Replaced {
     /// Renames over what has a name, and keeps that if the name was its last one.
     pub fn rename_over(
-        &self,
+        self: &Arc<Self>,
         fs: &Fs,
         parent: Ino,
         name: &[u8],
@@ -44,10 +54,37 @@ impl Replaced {
             self.used.store(true, Ordering::Release);
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             if kept.len() < KEPT_MAX {
-                kept.insert(open.ino(), open);
+                kept.insert(open.ino(), (open, Instant::now()));
             }
+            drop(kept);
+            self.watch();
         }
         Ok(())
+    }
+
+    /// Has a thread let go of what is kept too long, until nothing is kept.
+    fn watch(self: &Arc<Self>) {
+        if self.watched.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let replaced = Arc::downgrade(self);
+        let watch = move || {
+            loop {
+                std::thread::sleep(KEPT_FOR / 2);
+                let Some(replaced) = replaced.upgrade() else { return };
+                let mut kept = replaced.kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.retain(|_, (_, since)| since.elapsed() < KEPT_FOR);
+                if kept.is_empty() {
+                    // Under the lock: what is kept from now on begins another thread.
+                    replaced.watched.store(false, Ordering::Release);
+                    return;
+                }
+            }
+        };
+        let spawned = std::thread::Builder::new().name("engram-replaced".to_owned()).spawn(watch);
+        if spawned.is_err() {
+            self.watched.store(false, Ordering::Release);
+        }
     }
 
     /// Lets go of what the kernel has forgotten.

@@ -37,12 +37,12 @@ thread_local! {
 pub struct Served {
     fs: Fs,
     cache: Cache,
-    seen: Seen,
+    seen: Arc<Seen>,
     files: Handles<Handle>,
     folders: Handles<Folder>,
     locks: Arc<Locks>,
     waits: Waits,
-    replaced: Replaced,
+    replaced: Arc<Replaced>,
 }
 
 /// Answers with what a call gives, or its number.
@@ -122,12 +122,12 @@ impl Served {
         Served {
             fs,
             cache,
-            seen: Seen::default(),
+            seen: Arc::default(),
             files: Handles::default(),
             folders: Handles::default(),
             locks: Arc::default(),
             waits: Waits::default(),
-            replaced: Replaced::default(),
+            replaced: Arc::default(),
         }
     }
 
@@ -203,9 +203,10 @@ impl Filesystem for Served {
             size,
             accessed: atime.map(to_set),
             written: mtime.map(to_set),
+            // The kernel says of writes alone who may keep these bits.
+            drop_suid: size.is_some() && request.uid() != 0,
         };
-        let dropped = if size.is_some() { self.drop_suid(request, ino) } else { Ok(()) };
-        self.attr(dropped.and_then(|()| self.fs.change(ino.0, changes)), reply);
+        self.attr(self.fs.change(ino.0, changes), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -300,7 +301,9 @@ impl Filesystem for Served {
             if self.cache == Cache::Shared && !flags.contains(FopenFlags::FOPEN_KEEP_CACHE) {
                 cached::forget_size(ino.0);
             }
-            reply.opened(self.files.add(handle), flags);
+            let number = self.files.add(handle);
+            self.seen.opens(self.cache, number, &stat);
+            reply.opened(number, flags);
         });
     }
 
@@ -317,9 +320,9 @@ impl Filesystem for Served {
         let (exclusive, flags) = (flags & libc::O_EXCL != 0, OpenFlags::of(flags));
         let mut made = self.fs.create(parent.0, name.as_bytes(), mode, flags, maker(request));
         if made.as_ref().is_err_and(|error| error.code == libc::EEXIST && !exclusive) {
-            // Somebody else has made it since the kernel looked.
-            let found = self.fs.lookup(parent.0, name.as_bytes());
-            made = found.and_then(|stat| Ok((stat, self.fs.open(stat.ino, flags)?)));
+            // Somebody else has made it since the kernel looked. Of what is opened here the kernel
+            // would check no mode: it is to look again.
+            made = Err(Errno::new(libc::ESTALE, "the name was made meanwhile"));
         }
         answer!(reply, made, |(stat, handle)| {
             let flags = self.seen.opened(self.cache, &stat, &handle);
@@ -445,7 +448,7 @@ impl Filesystem for Served {
         };
         let locked = self.file(number).and_then(|handle| {
             let locked = self.locks.try_lock(&handle, taker, mode, range)?;
-            let good = locked && self.seen.locked(self.cache, &handle)?;
+            let good = locked && self.seen.is_good(self.cache, &handle);
             Ok((locked, good, handle))
         });
         answer!(reply, locked, |(locked, good, handle)| {
@@ -454,7 +457,7 @@ impl Filesystem for Served {
             } else if locked || sleep {
                 let thread = request.pid();
                 let waiting = Waiting { handle, taker, mode, range, locked, thread, reply };
-                self.waits.add(&self.locks, waiting);
+                self.waits.add(&self.locks, &self.seen, waiting);
             } else {
                 reply.error(fuser::Errno::EAGAIN);
             }
@@ -472,6 +475,7 @@ impl Filesystem for Served {
         reply: ReplyEmpty,
     ) {
         drop(self.files.remove(number));
+        self.seen.released(number);
         self.locks.released(ino.0, number.0);
         reply.ok();
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use engram_fs::{ByteRange, Handle, LockMode, Locks, Taker};
 use fuser::ReplyEmpty;
 
-use crate::cached;
+use crate::cached::Seen;
 
 const STEP_MIN: Duration = Duration::from_micros(200);
 const STEP_MAX: Duration = Duration::from_millis(5);
@@ -41,12 +41,12 @@ pub struct Waits {
 
 impl Waits {
     /// Takes one more; the thread begins with the first.
-    pub fn add(&self, locks: &Arc<Locks>, waiting: Waiting) {
+    pub fn add(&self, locks: &Arc<Locks>, seen: &Arc<Seen>, waiting: Waiting) {
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
             let (new, arriving) = channel();
-            let locks = Arc::clone(locks);
-            let wait = move || serve(&locks, &arriving);
+            let (locks, seen) = (Arc::clone(locks), Arc::clone(seen));
+            let wait = move || serve(&locks, &seen, &arriving);
             if std::thread::Builder::new().name("engram-waits".to_owned()).spawn(wait).is_err() {
                 return waiting.reply.error(fuser::Errno::from_i32(libc::ENOLCK));
             }
@@ -60,7 +60,7 @@ impl Waits {
 }
 
 /// Tries for all that wait until the file system ends.
-fn serve(locks: &Locks, arriving: &Receiver<Waiting>) {
+fn serve(locks: &Locks, seen: &Seen, arriving: &Receiver<Waiting>) {
     let mut all: Vec<Waiting> = Vec::new();
     let mut step = STEP_MIN;
     loop {
@@ -78,7 +78,7 @@ fn serve(locks: &Locks, arriving: &Receiver<Waiting>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let before = all.len();
-        all = all.into_iter().filter_map(|waiting| try_for(locks, waiting)).collect();
+        all = all.into_iter().filter_map(|waiting| try_for(locks, seen, waiting)).collect();
         if all.len() < before {
             step = STEP_MIN;
         }
@@ -86,12 +86,12 @@ fn serve(locks: &Locks, arriving: &Receiver<Waiting>) {
 }
 
 /// Tries for one, and answers it if that is the end; or gives it back.
-fn try_for(locks: &Locks, waiting: Waiting) -> Option<Waiting> {
+fn try_for(locks: &Locks, seen: &Seen, waiting: Waiting) -> Option<Waiting> {
     let Waiting { handle, taker, mode, range, thread, locked, .. } = &waiting;
     let tried = if *locked { Ok(true) } else { locks.try_lock(handle, *taker, *mode, *range) };
     let answer = match tried {
         Ok(true) => {
-            cached::forget_now(handle.ino());
+            seen.forget(handle);
             Ok(())
         }
         Ok(false) if has_signal(*thread) => Err(libc::EINTR),
@@ -107,16 +107,23 @@ fn try_for(locks: &Locks, waiting: Waiting) -> Option<Waiting> {
 
 /// Whether a thread has a signal that it would take, or is gone. Of one that cannot be seen from
 /// here nothing is known.
+///
+/// A signal to the process is one thread's to take, and that is the first one where it does not
+/// block it. A thread that was told of a signal which another takes would see an error that is none.
+/// One that kills is pending for each thread.
 fn has_signal(thread: u32) -> bool {
     if thread == 0 {
         return false;
     }
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
-    let mask = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    let status = match std::fs::read_to_string(format!("/proc/{thread}/status")) {
+        Ok(status) => status,
+        Err(e) => return matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)),
     };
-    (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") != 0
+    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let mask = |name| value(name).and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+    let is_first = value("Tgid:") == value("Pid:");
+    let pending = mask("SigPnd:") | if is_first { mask("ShdPnd:") } else { 0 };
+    pending & !mask("SigBlk:") != 0
 }
 
 #[cfg(test)]

@@ -335,11 +335,15 @@ pub(super) fn see_heads<'i>(
         let txn = look.as_ref().expect("it has begun").txn();
         let Some(row) = txn.get(Table::Objects, &id_key(info.oid))? else { continue };
         let Stored::Segmented(segmented) = Record::parse(row)?.stored else { continue };
-        let mut facts = map::head_at(core, inside, segmented.head, txn)?.facts();
+        let head = map::head_at(core, inside, segmented.head, txn)?;
+        let mut facts = head.facts();
         if at.is_some() {
-            // The file may have grown since, in space that the snapshot does not have.
+            // The file may have grown since, in space that the snapshot does not have; or was cut,
+            // and filled anew.
             let end = segments::all(txn, info.oid)?.last().map_or(0, FileSegment::end);
-            facts.size = facts.size.min(end.max(segmented.nbytes));
+            let changed = !core.setup.immutable && head.map() > txn.id();
+            let said = if changed { segmented.nbytes } else { facts.size };
+            facts.size = said.min(end.max(segmented.nbytes));
         }
         info.nbytes = facts.size;
         info.head = Some(facts);

@@ -5,17 +5,22 @@
 //! with them, however they end. A stand-in that several processes share has a name, and each taker
 //! has it under a shared `flock`; the last one removes it. The two kinds of locks do not meet.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::LockMode;
 use super::locks::{kind, range};
 use engram_base::error::{Error, Result};
 use engram_base::fail;
 use engram_catalog::forks;
+
+/// So often, in such steps, a taker waits for the last one to be gone.
+const LOOKS: u32 = 100;
+const STEP: Duration = Duration::from_millis(1);
 
 /// A range that somebody else has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +46,19 @@ impl RangeLocks {
     /// The locks of a taker that has opened a stand-in for itself. `None` where the stand-in has
     /// lost its name since: there may be another.
     pub fn of_shared(file: File, path: PathBuf) -> Result<Option<RangeLocks>> {
-        file.lock_shared()
-            .map_err(|e| Error::os(format!("opening {} for locks", path.display()), &e))?;
+        // The last taker has it for itself for a moment only. Anybody who has it longer is none.
+        for look in 0.. {
+            match file.try_lock_shared() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if look < LOOKS => std::thread::sleep(STEP),
+                Err(TryLockError::WouldBlock) => {
+                    fail!(Busy, "somebody keeps {} locked: find out who", path.display())
+                }
+                Err(TryLockError::Error(e)) => {
+                    return Err(Error::os(format!("opening {} for locks", path.display()), &e));
+                }
+            }
+        }
         let locks = RangeLocks { file, path: Some(path), forks: forks() };
         Ok(locks.is_linked().then_some(locks))
     }

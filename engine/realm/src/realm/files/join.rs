@@ -39,10 +39,14 @@ impl Touching {
         self.segments.iter().map(|segment| segment.extent.len).sum()
     }
 
-    /// Whether it lies in more pieces than a file that grew undisturbed.
+    /// Whether it lies in twice the pieces at least of a file that grew undisturbed.
     fn is_fragmented(&self) -> bool {
-        let pieces = self.segments.len() as u64;
-        pieces > 1 && self.len() < pieces * GROWTH.1
+        let (mut reached, mut pieces) = (0, 0);
+        while reached < self.len() {
+            reached += u64::clamp(reached, GROWTH.0, GROWTH.1);
+            pieces += 1;
+        }
+        self.segments.len() > 2 * pieces
     }
 }
 
@@ -97,10 +101,13 @@ fn join(core: &Arc<Core>, run: &Touching) -> Result<bool> {
         Err(error) => return Err(error),
     };
     let joined = fill(core, run, &new).and_then(|()| commit(core, run, &new));
-    if joined.is_err() {
-        space::give_back(core, new.reserved);
+    match joined {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            space::give_back(core, new.reserved);
+            if error.kind() == Kind::PoolFull { Ok(false) } else { Err(error) }
+        }
     }
-    joined.map(|()| true)
 }
 
 /// Copies the bytes of a run into the extent that is to have them.

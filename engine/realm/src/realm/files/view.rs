@@ -37,14 +37,17 @@ pub(in crate::realm) fn view_in(
     space::reach_in(core, inside, end, txn)?;
     step!("view.mapped");
     let most = segments.last().map_or(0, FileSegment::end).max(segmented.nbytes);
-    let size = head.size().min(most);
-    if let Some(looks) = looks
-        && !core.setup.immutable
-        && head.map() > txn.id()
-    {
-        map::wait(core, inside, &head, looks)?;
-        return Ok(None);
-    }
+    let changed = !core.setup.immutable && head.map() > txn.id();
+    let size = match looks {
+        // Of a snapshot the head says no more what was: the file may have been cut and filled anew.
+        None if changed => segmented.nbytes.min(most),
+        // A process that is not to write any more cannot find out whether that commit will be.
+        Some(looks) if changed && !inside.catalog().poisoned() => {
+            map::wait(core, inside, &head, looks)?;
+            return Ok(None);
+        }
+        _ => head.size().min(most),
+    };
     if size == 0 {
         return Ok(Some(Payload::Inline(Vec::new())));
     }
