@@ -127,7 +127,7 @@ def test_a_lock_keeps_out_other_programs_mounts_and_python(
                     fcntl.lockf(file, EXCLUSIVE, 100, 0)
                     fcntl.lockf(file, EXCLUSIVE, 1, 150)
         with pool.open_file("file", "rb+") as file:
-            refused = pytest.raises(engram.BusyError, match="locked by another program")
+            refused = pytest.raises(engram.BusyError, match="locked by somebody else")
             with refused, file.lock(timeout=0.01):
                 pass
         holder.kill()
@@ -147,6 +147,10 @@ def test_pythons_lock_keeps_out_programs(pool: engram.Pool, two: tuple[Path, Pat
             with pytest.raises(engram.BusyError), file.lock("r", timeout=0):
                 pass
         fcntl.flock(seen, EXCLUSIVE)
+        for timeout in (-1, float("nan"), "1"):
+            unfit = pytest.raises(engram.ArgumentError, match="no number of seconds")
+            with unfit, file.lock(timeout=timeout):  # type: ignore[arg-type]
+                pass
         refused = pytest.raises(engram.ArgumentError, match="'x' is unknown")
         with refused, file.lock("x"):  # type: ignore[arg-type]
             pass
@@ -306,7 +310,7 @@ def test_a_mount_for_reading_shares_locks(pool: engram.Pool, point: Path) -> Non
 
 def test_what_is_published_is_locked_within_a_mount(pool: engram.Pool, point: Path) -> None:
     pool["file"] = b"x"
-    pool.publish("file")
+    pool.publish("file", closed=True)
     with engram.mount(pool, point), (point / "file").open("rb") as file:
         fcntl.flock(file, SHARED)
         with (point / "file").open("rb") as other:

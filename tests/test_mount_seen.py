@@ -55,6 +55,23 @@ def test_a_file_that_has_grown_is_as_long_as_it_is_when_it_is_opened(
             assert len((seen / "log").read_bytes()) == n * 1000
 
 
+@pytest.mark.parametrize("grown", [False, True])
+def test_what_python_writes_through_a_view_is_seen_where_the_file_is_opened_next(
+    pool: engram.Pool, seen: Path, grown: bool
+) -> None:
+    pool["f"] = b"x" * 100_000
+    if grown:
+        with pool.open_file("f", "ab") as file:
+            file.write(b"x" * 100_000)
+    for letter in b"abc":
+        assert (seen / "f").read_bytes()[0] in b"xab"
+        blob = pool["f"]
+        assert isinstance(blob, engram.Blob)
+        blob.view("r+")[0] = letter
+        blob.flush()
+        assert (seen / "f").read_bytes()[0] == letter
+
+
 def test_what_python_writes_into_an_array_is_seen_where_it_is_opened_next(
     pool: engram.Pool, seen: Path
 ) -> None:

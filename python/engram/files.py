@@ -249,12 +249,14 @@ class File(io.RawIOBase):
 
 def _wait_for(taken: Callable[[], bool], timeout: float | None, name: str) -> None:
     """Ask again and again, in steps that grow to some milliseconds."""
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
+        raise ArgumentError(f"timeout {timeout!r} is no number of seconds: give 0 or more, or None")
     end = None if timeout is None else time.monotonic() + timeout
     step = 0.0002
     while not taken():
         if end is not None and time.monotonic() >= end:
             raise BusyError(
-                f"the file {name!r} is locked by another program, and was for {timeout} s: try "
+                f"the file {name!r} is locked by somebody else, and was for {timeout} s: try "
                 "again later"
             )
         time.sleep(step)

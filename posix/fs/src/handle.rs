@@ -198,7 +198,7 @@ impl HandleCore {
 
     /// What is known of it once it has no name.
     pub fn stat_nameless(&self, defaults: Defaults) -> Result<Stat> {
-        Stat::of_object(&self.file()?.info()?, 0, defaults)
+        Stat::of_object(&self.file()?.info().map_err(gone_is_stale)?, 0, defaults)
     }
 }
 
@@ -209,7 +209,7 @@ fn kept_size(file: &File, error: engram::Error) -> Errno {
         Kind::Argument if error.message().contains("do not fit") => {
             Errno::new(libc::EFBIG, error.message())
         }
-        _ => error.into(),
+        _ => gone_is_stale(error),
     }
 }
 
@@ -248,7 +248,7 @@ impl Handle {
     /// The same, however it was opened: for a kernel that reads pages to write parts of them.
     pub fn read_any(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         match &self.core.body {
-            Body::File(file) => Ok(file.read_at(offset, into)?),
+            Body::File(file) => file.read_at(offset, into).map_err(gone_is_stale),
             Body::Shown(bytes) => Ok(copied(bytes, offset, into)),
             Body::Prefixed(before, file) => {
                 let first = copied(before, offset, into);
@@ -363,10 +363,13 @@ impl Handle {
         }
     }
 
-    /// Whether it is a file that grows, and not an array, or what is only shown: each change of
-    /// its bytes changes its times.
-    pub fn grows(&self) -> bool {
-        matches!(&self.core.body, Body::File(file) if !file.is_fixed())
+    /// Whether each change of its bytes changes its times: it is a file that has grown, or a small
+    /// one, and neither an array or blob as it was put, nor what is only shown.
+    pub fn tells_changes(&self) -> bool {
+        match &self.core.body {
+            Body::File(file) if !file.is_fixed() => file.is_in_one_extent().is_ok_and(|one| !one),
+            _ => false,
+        }
     }
 
     /// What kind of node it is.

@@ -200,10 +200,8 @@ fn value_of(typed: Option<(u8, u32)>, bytes: &[u8]) -> Result<Value> {
 /// A value as text; bytes as they are.
 fn bytes_of(value: &Value) -> Vec<u8> {
     match &value.dtype {
-        DType::Text if value.shape.is_empty() => value.data.clone(),
-        DType::Scalar { kind: b'S' | b'V', .. } if value.shape.is_empty() => {
-            let end = value.data.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
-            value.data[..end].to_vec()
+        DType::Text | DType::Scalar { kind: b'S' | b'V', .. } if value.shape.is_empty() => {
+            value.data.clone()
         }
         DType::Scalar { kind, order, size, .. } => {
             let item = *size as usize;

@@ -73,8 +73,8 @@ pub struct Seen {
 impl Seen {
     /// How the kernel is to treat its pages of a file that is opened.
     ///
-    /// What is written to an array in place leaves no trace in its `stat`: pages of what does not
-    /// grow are never kept.
+    /// What is written in place to an array, or to a blob as it was put, leaves no trace in its
+    /// `stat`: pages of these are never kept.
     ///
     /// Where others may append, too, what is appended goes past the kernel's pages: it would come
     /// in parts, cut where the kernel thinks that a page ends.
@@ -83,7 +83,7 @@ impl Seen {
         let flags = handle.flags();
         match cache {
             Cache::Shared if flags.append && flags.write => past,
-            Cache::Shared if !handle.grows() => FopenFlags::empty(),
+            Cache::Shared if !handle.tells_changes() => FopenFlags::empty(),
             Cache::None => past,
             Cache::Job => FopenFlags::FOPEN_KEEP_CACHE,
             Cache::Shared if self.knows(stat) => FopenFlags::FOPEN_KEEP_CACHE,
@@ -111,7 +111,9 @@ impl Seen {
     pub fn is_good(&self, cache: Cache, handle: &Handle) -> bool {
         match cache {
             Cache::Job | Cache::None => true,
-            Cache::Shared => handle.grows() && handle.stat().is_ok_and(|stat| self.knows(&stat)),
+            Cache::Shared => {
+                handle.tells_changes() && handle.stat().is_ok_and(|stat| self.knows(&stat))
+            }
         }
     }
 

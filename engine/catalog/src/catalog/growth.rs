@@ -17,6 +17,10 @@
 //!   process, and when. Each is a word, and for people alone.
 //! * `empty`: which tables are empty, as of which commit; see `empty.rs`. Written under LMDB's
 //!   writer lock by each commit that changes something; cleared at each opening.
+//! * `removing`: the last transaction that has looked whether anybody has an object open which it
+//!   removes. Written under the writer lock before it looks. A process that opens an object lists
+//!   it first and reads this then: one of the two sees the other. Of one that died it is an id that
+//!   no commit has yet.
 //! * `bell`: rung after each commit that may change what a query finds (`engram_media::bell`).
 //! * `news_head`, `news`: what each of the last commits has changed; see `news.rs`. Written as
 //!   `empty` is.
@@ -48,7 +52,8 @@
 //! | 64 | 8 | `sealed` |
 //! | 72 | 56 | zeros |
 //! | 128 | 8 | `empty` |
-//! | 136 | 56 | zeros |
+//! | 136 | 8 | `removing` |
+//! | 144 | 48 | zeros |
 //! | 192 | 8 | `failure` |
 //! | 200 | 8 | `failed_at` |
 //! | 208 | 48 | zeros |
@@ -95,9 +100,10 @@ struct GrowthPage {
     /// At the beginning of a cache line, of which it is the only field.
     sealed: AtomicU64,
     _zeros: [u64; 7],
-    /// Likewise: every commit writes it.
+    /// Likewise, with what is beside it: every commit writes it.
     empty: AtomicU64,
-    _more_zeros: [u64; 7],
+    removing: AtomicU64,
+    _more_zeros: [u64; 6],
     failure: AtomicU64,
     failed_at: AtomicU64,
     _zeros_to_the_bell: [u64; 6],
@@ -121,6 +127,7 @@ const _: () = {
     assert!(offset_of!(GrowthPage, clean) == 60);
     assert!(offset_of!(GrowthPage, sealed) == 64);
     assert!(offset_of!(GrowthPage, empty) == 128);
+    assert!(offset_of!(GrowthPage, removing) == 136);
     assert!(offset_of!(GrowthPage, failure) == 192);
     assert!(offset_of!(GrowthPage, failed_at) == 200);
     assert!(offset_of!(GrowthPage, bell) == 256);
@@ -320,6 +327,17 @@ impl Growth {
     /// an opening, that nothing is known.
     pub(super) fn set_empty(&self, empty: EmptyTables) {
         self.page().empty.store(empty.word(), Ordering::Relaxed);
+    }
+
+    /// The last transaction that looked whether an object is open which it removes.
+    pub fn removing(&self) -> u64 {
+        self.page().removing.load(Ordering::SeqCst)
+    }
+
+    /// Says that a transaction is about to look whether an object is open which it removes; under
+    /// the writer lock.
+    pub fn set_removing(&self, id: u64) {
+        self.page().removing.store(id, Ordering::SeqCst);
     }
 
     /// The bell that is rung after each commit that may change what a query finds.

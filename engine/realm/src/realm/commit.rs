@@ -505,7 +505,8 @@ impl RowsMut for Changes<'_> {
     }
 
     fn is_open(&mut self, oid: Oid, record: &Record<'_>) -> Result<bool> {
-        // Whoever opens what no file system has noted looks once more (`files::open_file`).
+        // A process that lists it from now on sees this, and looks once more (`files::open_file`).
+        self.inside.catalog().growth().set_removing(self.txn.id());
         let looks = links::is_file(record);
         if record.has_parts() && !looks {
             return Ok(false);

@@ -10,7 +10,10 @@
 //! file.
 //!
 //! **F1 Open is a pin.** The lease lists the object's id from within the look-up that found it
-//! (P2) until the file is closed. An object that goes meanwhile is spared by reclaim with all that
+//! (P2) until the file is closed. A commit that removes objects, or orphans, says so in the growth
+//! page (`removing`), and then looks who has them open. Who opens lists first, and then looks
+//! whether any has said so since the look-up: if so, it looks again under the writer lock. One of
+//! the two sees the other. An object that goes while it is open is spared by reclaim with all that
 //! it had, its head among it. So a head that was mapped is a head as long as the file is open.
 //!
 //! **F2 Unlink.** The commit that takes the last name of an open file keeps its record as an orphan
@@ -106,7 +109,7 @@ use std::time::SystemTime;
 pub(crate) use self::orphans::sweep as sweep_orphans;
 pub use self::orphans::sweep_all as sweep_all_orphans;
 pub use self::segments::FileSegment;
-pub(super) use self::view::{fill_holes, view_in};
+pub(super) use self::view::{fill_holes, touch, view_in};
 
 /// The least and the most that a file grows by at a time, where nobody says.
 const GROWTH: (u64, u64) = (64 << 10, 64 << 20);
@@ -173,9 +176,10 @@ pub(super) fn open_file(realm: &Realm, oid: Oid, write: bool) -> Result<File> {
     let mut known = lock(&core.files.known);
     let there = known.get(&oid).and_then(Weak::upgrade);
     let look = inside.look()?;
-    let (class, noted) = with_record(&mut look.txn().rows(), oid, |record, _| {
+    let as_of = look.txn().id();
+    let class = with_record(&mut look.txn().rows(), oid, |record, _| {
         check_form(record)?;
-        Ok((record.class, links::is_file(record)))
+        Ok(record.class)
     })?;
     if write {
         protect::refuse(&mut look.txn().rows(), Member::Object(oid))?;
@@ -188,7 +192,7 @@ pub(super) fn open_file(realm: &Realm, oid: Oid, write: bool) -> Result<File> {
     step!("file.pinned");
     // Whoever moves it marks it first and looks then who has it open.
     fence(Ordering::SeqCst);
-    let held = refuse_leaving(&inside, oid).and_then(|()| look_again(core, &inside, oid, noted));
+    let held = refuse_leaving(&inside, oid).and_then(|()| look_again(core, &inside, oid, as_of));
     if let Err(error) = held {
         drop(inside);
         core.gate.leave_object(oid, ObjectUse::Open, hold);
@@ -208,11 +212,11 @@ pub(super) fn open_file(realm: &Realm, oid: Oid, write: bool) -> Result<File> {
     Ok(file(open))
 }
 
-/// Looks whether an object is there still, now that the lease lists it. Whoever removes one that a
-/// file system has `noted` minds look-ups, too. Any other may be removed by a commit that looked at
-/// the leases before; it is over once the writer lock can be had.
-fn look_again(core: &Core, inside: &Inside<'_>, oid: Oid, noted: bool) -> Result<()> {
-    if noted || core.setup.immutable {
+/// Looks whether an object is there still, now that the lease lists it. A transaction that removes
+/// objects says so, and looks then who has them open. Where one has said so since the look-up, it
+/// may have looked before the object was listed; it is over once the writer lock can be had.
+fn look_again(core: &Core, inside: &Inside<'_>, oid: Oid, as_of: u64) -> Result<()> {
+    if core.setup.immutable || inside.catalog().growth().removing() <= as_of {
         return Ok(());
     }
     core.prepare(inside, Headroom::Relief, |rows| {
@@ -333,8 +337,16 @@ pub(super) fn see_heads<'i>(
             look = Some(inside.look_at(at)?);
         }
         let txn = look.as_ref().expect("it has begun").txn();
-        let Some(row) = txn.get(Table::Objects, &id_key(info.oid))? else { continue };
-        let Stored::Segmented(segmented) = Record::parse(row)?.stored else { continue };
+        // It may have lost its last name since, and be open.
+        let key = id_key(info.oid);
+        let record = match txn.get(Table::Objects, &key)? {
+            Some(row) => row,
+            None => match txn.get(Table::Orphans, &key)? {
+                Some(row) => links::split_orphan(row)?.1,
+                None => continue,
+            },
+        };
+        let Stored::Segmented(segmented) = Record::parse(record)?.stored else { continue };
         let head = map::head_at(core, inside, segmented.head, txn)?;
         let mut facts = head.facts();
         if at.is_some() {
@@ -540,6 +552,16 @@ impl File {
                 Ok(true)
             }
             Known::Record => Ok(false),
+        }
+    }
+
+    /// Whether it lies in one extent under its record, so that what is written through its memory
+    /// leaves no trace.
+    pub fn is_in_one_extent(&self) -> Result<bool> {
+        self.check_open()?;
+        match self.open.known()? {
+            Known::Map(_) => Ok(false),
+            Known::Record => self.open.one_extent().map(|extent| !extent.is_empty()),
         }
     }
 

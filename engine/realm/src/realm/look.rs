@@ -245,6 +245,7 @@ pub(super) fn view(realm: &Realm, oid: Oid, write: bool) -> Result<Payload> {
                 step!("inplace.promoted");
             }
             (Payload::Extent(view), _) if view.of_file() == Some(true) => {
+                files::touch(realm, oid)?;
                 return Ok(Payload::Extent(view));
             }
             (Payload::Extent(view), _) if view.of_file() == Some(false) => {
@@ -303,7 +304,10 @@ pub(super) fn flush(realm: &Realm, oid: Oid) -> Result<()> {
         Ok((Payload::Extent(view), _)) => {
             flush_view(core, &view)?;
             match view.of_file() {
-                Some(_) => realm.open_file(oid, false)?.sync(),
+                Some(_) => {
+                    files::touch(realm, oid)?;
+                    realm.open_file(oid, false)?.sync()
+                }
                 None => checked::set_checksum(core, oid, &view),
             }
         }

@@ -100,7 +100,10 @@ impl<P: PeerLease> LeaseList<P> {
             let before = epoch();
             self.refresh(before, &list)?;
             fence(Ordering::SeqCst);
-            let opens = |words: &Words| opens(words, word) || (looks && words.age() != IDLE);
+            // The age first, as in a floor: a look that has ended has listed what it opened.
+            // A list that is full keeps the age for what it has no room for.
+            let looks = |words: &Words| looks || words.used() == PINS_MAX;
+            let opens = |words: &Words| (words.age() != IDLE && looks(words)) || opens(words, word);
             let own_opens = own.clone().any(|file| opens(file.words()));
             let mut others = self.leases.iter().filter(|lease| opens(lease.words()));
             if own_opens || others.any(PeerLease::is_alive) {

@@ -39,14 +39,14 @@ impl Touching {
         self.segments.iter().map(|segment| segment.extent.len).sum()
     }
 
-    /// Whether it lies in twice the pieces at least of a file that grew undisturbed.
+    /// Whether it lies in more pieces than a file that grew undisturbed, by more than one.
     fn is_fragmented(&self) -> bool {
         let (mut reached, mut pieces) = (0, 0);
         while reached < self.len() {
             reached += u64::clamp(reached, GROWTH.0, GROWTH.1);
             pieces += 1;
         }
-        self.segments.len() > 2 * pieces
+        self.segments.len() > pieces + 1
     }
 }
 

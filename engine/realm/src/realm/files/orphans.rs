@@ -19,6 +19,8 @@ pub(crate) fn sweep(core: &Core, inside: &Inside<'_>) -> Result<()> {
         return Ok(());
     }
     core.aside(inside, |rows| {
+        // A process that lists one from now on sees this, and looks once more (F1).
+        inside.catalog().growth().set_removing(rows.txn().id());
         let floor = space::floor(core, inside)?;
         let mut gone: Vec<Oid> = Vec::new();
         let mut cursor = rows.txn().seek(Table::Orphans, &[])?;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{File, FileSegment, map, pages, part, segments};
+use super::map::Known;
+use super::{File, FileSegment, map, now, pages, part, segments};
+use crate::batch;
 use crate::realm::core::Core;
 use crate::realm::gate::{Inside, LookUp};
 use crate::realm::look::Payload;
@@ -105,4 +107,16 @@ pub(in crate::realm) fn fill_holes(realm: &Realm, oid: Oid) -> Result<()> {
     let file: File = realm.open_file(oid, true)?;
     let size = file.size()?;
     if size > 0 { file.allocate(0, size, true) } else { Ok(()) }
+}
+
+/// Says that a file was written: through its memory, which leaves no trace by itself. Who keeps
+/// copies of its bytes, as a mount's kernel does, asks for that.
+pub(in crate::realm) fn touch(realm: &Realm, oid: Oid) -> Result<()> {
+    if batch::in_batch() {
+        return Ok(());
+    }
+    if let Known::Map(map) = realm.open_file(oid, true)?.open.known()? {
+        map.head.touch(now()?);
+    }
+    Ok(())
 }
