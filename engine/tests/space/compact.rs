@@ -83,7 +83,7 @@ fn holes_are_given_back_and_all_is_there() {
             let (pool, realm) = attach(&path, Mode::Read);
             let there = map_of(&realm, "");
             let oids: Vec<_> = there.keys().map(|path| lookup(&realm, path)).collect();
-            assert_eq!(pieces(&realm), [41, 40], "files in fragments");
+            assert_eq!(pieces(&realm), [40, 40], "files in fragments");
             pool.close();
             let before = sound(&path);
             let report = engram::compact(&path).unwrap();
