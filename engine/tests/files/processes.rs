@@ -273,3 +273,40 @@ fn whatever_processes_do_and_die_at_a_files_words_are_its_own() {
         }
     });
 }
+
+/// A removal has looked who has the file open, and is about to commit, when another process opens
+/// it: that one is told that it is gone, or has it for as long as it wants.
+#[test]
+fn a_file_that_is_opened_while_its_removal_commits_is_gone_or_stays() {
+    alone("a_file_that_is_opened_while_its_removal_commits_is_gone_or_stays", || {
+        let fixture = Fixture::new(64 << 20);
+        let realm = fixture.realm();
+        let file = created(&realm, "file");
+        file.append(&vec![7; 50_000]).unwrap();
+        let oid = file.oid();
+        drop(file);
+        let flag = fixture.dir.path().join("flag");
+        let seen = flag.clone();
+        let remover = fork(|_| {
+            let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+            engram::faults::on_step(move |step| {
+                if step == "commit.changed" {
+                    std::fs::write(&seen, b"").unwrap();
+                    std::thread::sleep(Duration::from_millis(300));
+                }
+            });
+            realm.unlink(realm.root(), "file").unwrap();
+        });
+        while !flag.exists() {
+            std::thread::yield_now();
+        }
+        let opened = realm.open_file(oid, false);
+        remover.finish();
+        match opened {
+            Err(error) => assert_eq!(error.kind(), Kind::NotFound),
+            Ok(file) => assert_eq!(all(&file), vec![7; 50_000]),
+        }
+        drop(realm);
+        sound(&fixture.path);
+    });
+}
