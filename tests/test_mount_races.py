@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ from mounted import (
     begin,
     check_appended,
     needs_fuse,
+    place,
 )
 from support import PATIENCE
 
@@ -217,6 +219,27 @@ def check_lines(data: bytes) -> None:
 
 
 # Renaming
+
+
+def test_what_renames_of_two_mounts_replace_gives_its_space_back(
+    pool: engram.Pool, point: Path
+) -> None:
+    replacer = """
+import os, sys
+for n in range(60):
+    with open(sys.argv[1], "wb") as file:
+        file.write(bytes(1 << 20))
+    os.replace(sys.argv[1], sys.argv[2])
+"""
+    with place() as other, engram.mount(pool, point), engram.mount(pool, other):
+        all_ended(
+            *(begin(replacer, at / f"new-{n}", at / "name") for n, at in enumerate((point, other)))
+        )
+        end = time.monotonic() + PATIENCE
+        while pool.space.used > 4 * MIB:  # a mount keeps what it replaced for some seconds
+            assert time.monotonic() < end
+            time.sleep(0.2)
+
 
 FOLDERS = ("", "a", "b", "a/c")
 FILES = 24
