@@ -165,3 +165,22 @@ def test_what_is_no_pool_is_refused(home: Path) -> None:
     with pytest.raises(engram.PoolNotFoundError):
         salvage(home / "nothing", home / "saved")
     assert not (home / "saved").exists()
+
+
+def test_files_keep_their_bytes_holes_and_further_names(home: Path) -> None:
+    with engram.create(home / "pool", size="64 MiB", force=True) as pool:
+        with pool.open_file("a", "wb") as file:
+            file.write(b"begin" * 1000)
+            file.seek(1_000_000)
+            file.write(b"end")
+        pool.create_group("g")
+        pool.link("a", "b")
+        pool.link("a", "g/c")
+    assert salvage(home / "pool", home / "saved")
+    assert engram.verify(home / "saved")
+    with engram.open(home / "saved") as pool:
+        blobs = [pool[path] for path in ("a", "b", "g/c")]
+        assert len({blob.oid for blob in blobs}) == 1
+        assert isinstance(blobs[0], engram.Blob)
+        assert blobs[0].nlink == 3
+        assert bytes(blobs[0]) == (b"begin" * 1000).ljust(1_000_000, b"\0") + b"end"

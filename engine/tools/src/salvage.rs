@@ -31,6 +31,7 @@ mod note;
 mod place;
 mod segments;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use self::chunks::Chunked;
@@ -178,8 +179,58 @@ impl Salvage {
                 witness.lose(loss);
             }
         }
+        further_names(name, gathered, items, to, witness)?;
         protect_groups(gathered, items, to)
     }
+}
+
+/// Gives objects their further names, once all is there.
+fn further_names(
+    namespace: &str,
+    gathered: &Gathered,
+    items: &[Item],
+    to: &Realm,
+    witness: &mut dyn Witness,
+) -> Result<()> {
+    if gathered.further_names.is_empty() {
+        return Ok(());
+    }
+    let paths: HashMap<Member, &str> =
+        items.iter().map(|item| (item.member, item.path.as_str())).collect();
+    let there = |path: &str| match path {
+        "" => Ok(Some(Member::Group(to.root()))),
+        path => to.lookup(to.root(), path),
+    };
+    for (oid, names) in &gathered.further_names {
+        let Some(path) = paths.get(&Member::Object(*oid)) else { continue };
+        for (group, name) in names {
+            let named = match (there(path)?, paths.get(&Member::Group(*group))) {
+                (Some(Member::Object(copy)), Some(above)) => match there(above)? {
+                    // A copy that was interrupted has it already.
+                    Some(Member::Group(parent))
+                        if to.lookup(parent, name)? == Some(Member::Object(copy)) =>
+                    {
+                        Ok(())
+                    }
+                    Some(Member::Group(parent)) => to.link(copy, parent, name),
+                    _ => Err(Error::new(Kind::NotFound, "the group above it is lost")),
+                },
+                _ => Err(Error::new(Kind::NotFound, "it, or the group above it, is lost")),
+            };
+            match named {
+                Ok(()) => {}
+                Err(error) if matches!(error.kind(), Kind::PoolFull | Kind::Access) => {
+                    return Err(error);
+                }
+                Err(error) => witness.lose(Loss {
+                    namespace: namespace.to_owned(),
+                    path: (*path).to_owned(),
+                    what: format!("its further name {name:?}: {}", error.message()),
+                }),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Makes groups read-only that were, once all is in them.

@@ -1,6 +1,6 @@
 //! What the catalogs of one namespace still say: rows of sound pages, told apart by what they are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::Loss;
@@ -12,6 +12,7 @@ use engram_catalog::Table;
 use engram_files::paths;
 use engram_files::pool_file::PoolFile;
 use engram_ops::chunk_rows::{parse, split_key};
+use engram_ops::links;
 use engram_records::attrs::KeyId;
 use engram_records::chunked::grid::GridCell;
 use engram_records::object::version2::as_of_today;
@@ -48,6 +49,8 @@ pub(super) struct Gathered {
     chunks: HashMap<(usize, Oid), SavedChunks>,
     /// Where groups are by the table of names, for those whose records are lost.
     pub group_names: HashMap<Gid, (Gid, String)>,
+    /// Further names of objects: each one's groups and names there.
+    pub further_names: BTreeMap<Oid, BTreeSet<(Gid, String)>>,
     /// Names of objects, to tell of those whose records are lost.
     object_names: HashMap<Oid, (Gid, String)>,
 }
@@ -189,6 +192,7 @@ impl Gathered {
                 }
             }
             Some(Table::Names) => self.name(key, value),
+            Some(Table::Links) => self.further_name(key),
             Some(Table::Keys) => keys.note(key, value),
             Some(Table::Spans) => note_span(&mut spans, key, value),
             Some(_) => {}
@@ -254,6 +258,13 @@ impl Gathered {
     /// The chunks that there are of an array, and whether there may have been others.
     pub(super) fn chunks_of(&self, saved: &Saved, oid: Oid) -> (Option<&SavedChunks>, bool) {
         (self.chunks.get(&(saved.realm, oid)), self.places[saved.realm].damaged)
+    }
+
+    /// A row of `links`.
+    fn further_name(&mut self, key: &[u8]) {
+        if let Ok((oid, parent, name)) = links::split_key(key) {
+            self.further_names.entry(oid).or_default().insert((parent, name.to_owned()));
+        }
     }
 
     fn name(&mut self, key: &[u8], row: &[u8]) {
