@@ -109,7 +109,8 @@ fn try_for(locks: &Locks, seen: &Seen, waiting: Waiting) -> Option<Waiting> {
 /// here nothing is known.
 ///
 /// A signal to the process is one thread's to take, and that is the first one where it does not
-/// block it. A thread that was told of a signal which another takes would see an error that is none.
+/// block it. A thread that was told of a signal which another takes would see an error that is
+/// none.
 /// One that kills is pending for each thread.
 fn has_signal(thread: u32) -> bool {
     if thread == 0 {

@@ -97,8 +97,8 @@ fn may_not(error: &Error) -> bool {
 fn make(setup: &Setup, folder: &Path, path: &Path) -> Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let refused = |e: io::Error| Error::os(format!("making {}", path.display()), &e);
-    let turn = NEXT.fetch_add(1, Ordering::Relaxed);
-    let new = folder.join(format!("new-{}-{turn}", std::process::id()));
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let new = folder.join(format!("new-{}-{number}", std::process::id()));
     let file = StdFile::options().write(true).create_new(true).mode(setup.file_mode).open(&new);
     let file = file.map_err(refused)?;
     let given = file
