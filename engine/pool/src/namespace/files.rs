@@ -70,7 +70,10 @@ impl Namespace {
             }
             let aim = write::aim_among_realms(self, parent, name, None, Taker::Moved)?;
             match aim.realm.link(oid, aim.group, aim.path) {
-                Err(error) if error.kind() == Kind::NotFound => self.two_realms(name),
+                // It is in another realm; or it has gone meanwhile.
+                Err(error) if error.kind() == Kind::NotFound && self.object(oid).is_ok() => {
+                    self.two_realms(name)
+                }
                 linked => linked,
             }
         })
