@@ -28,8 +28,17 @@ const GIVE_UP: u64 = 4;
 /// their steps by tests of their own: `engine/tests/pools/backup.rs` and `upgrade.rs`,
 /// `space/compact.rs` and `vacant.rs`, `store/slab.rs`, `users/modes.rs`; files are flushed where
 /// media need it, in `power/`.
-const ELSEWHERE: [&str; 8] =
-    ["backup.", "compact.", "file.flushed", "mode.", "occupy.", "slab.", "upgrade.", "vacate."];
+const ELSEWHERE: [&str; 9] = [
+    "backup.",
+    "compact.",
+    "file.flushed",
+    "join.",
+    "mode.",
+    "occupy.",
+    "slab.",
+    "upgrade.",
+    "vacate.",
+];
 
 /// Whether workers come to a step.
 pub fn is_ours(step: &str) -> bool {
