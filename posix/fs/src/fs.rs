@@ -517,10 +517,7 @@ impl Fs {
             self.resize(ino, member, size)?;
         }
         self.set_times(ino, member, changes)?;
-        let drop_suid = changes.drop_suid && {
-            let stat = self.stat(ino)?;
-            stat.kind == NodeKind::File && without_suid(stat.mode) != stat.mode
-        };
+        let drop_suid = changes.drop_suid && has_suid(&self.stat(ino)?);
         if changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some() || drop_suid {
             self.set_properties(ino, member, changes, None, None)?;
         }
@@ -529,7 +526,11 @@ impl Fs {
 
     /// Takes the set-user-id and set-group-id bits off a file, if it has any (see [`Changes`]).
     pub fn drop_suid(&self, ino: Ino) -> Result<()> {
-        self.change(ino, Changes { drop_suid: true, ..Changes::default() }).map(drop)
+        // Each write of an ordinary user comes here: most files have none.
+        if has_suid(&self.stat(ino)?) {
+            self.change(ino, Changes { drop_suid: true, ..Changes::default() })?;
+        }
+        Ok(())
     }
 
     fn resize(&self, ino: Ino, member: Member, size: u64) -> Result<()> {
@@ -632,6 +633,11 @@ impl Fs {
         let free = space.size.saturating_sub(space.used);
         Ok(Statfs { size: space.size, free })
     }
+}
+
+/// Whether a file has set-user-id or set-group-id bits that go when others write to it.
+fn has_suid(stat: &Stat) -> bool {
+    stat.kind == NodeKind::File && without_suid(stat.mode) != stat.mode
 }
 
 /// What is not where a name was looked for.
