@@ -641,3 +641,33 @@ fn no_attribute_is_salvaged_under_another_name() {
     }
     assert_eq!(doubted, 2, "the name stands in two rows");
 }
+
+/// Of each byte that says how a file is called, too: a name that one row has and no other is lost.
+#[test]
+fn no_file_is_salvaged_under_a_name_that_it_never_had() {
+    if std::env::var(TASK).is_ok() {
+        return;
+    }
+    let fixture = template();
+    let path = fixture.path.join("ns/default/shared/catalog/data.mdb");
+    let catalog = fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut bytes = vec![0; 1 << 20];
+    let read = catalog.read_at(&mut bytes, 0).unwrap();
+    let (target, mut lost) = (fixture.path.with_file_name("salvaged"), 0);
+    for at in (0..read - 8).filter(|at| bytes[*at..].starts_with(b"-further")) {
+        catalog.write_all_at(b"a", at as u64 + 6).unwrap();
+        let salvage = Salvage::open(&fixture.path, &mut || ()).unwrap();
+        let options = CreateOptions { size: 64 << 20, force: true, ..CreateOptions::default() };
+        let pool = Pool::create(&target, &options).unwrap();
+        let realm = pool.realm("default").unwrap();
+        let mut noted = Noted(String::new());
+        salvage.copy("default", &realm, 0, &mut noted).unwrap();
+        let found = crate::common::map_of(&realm, "");
+        assert!(found.keys().all(|name| !name.contains("furthar")), "{:?}", found.keys());
+        lost += usize::from(noted.0.contains("its further name"));
+        pool.close();
+        Pool::destroy(&target).unwrap();
+        catalog.write_all_at(b"e", at as u64 + 6).unwrap();
+    }
+    assert!(lost > 0, "a name in doubt is told");
+}

@@ -203,8 +203,11 @@ fn further_names(
     };
     for (oid, names) in &gathered.further_names {
         let Some(path) = paths.get(&Member::Object(*oid)) else { continue };
-        for (group, name) in names {
+        for further @ (group, name) in names {
             let named = match (there(path)?, paths.get(&Member::Group(*group))) {
+                _ if !gathered.is_named(*oid, further) => {
+                    Err(Error::new(Kind::Corrupt, "the table of names does not have it"))
+                }
                 (Some(Member::Object(copy)), Some(above)) => match there(above)? {
                     // A copy that was interrupted has it already.
                     Some(Member::Group(parent))

@@ -51,8 +51,8 @@ pub(super) struct Gathered {
     pub group_names: HashMap<Gid, (Gid, String)>,
     /// Further names of objects: each one's groups and names there.
     pub further_names: BTreeMap<Oid, BTreeSet<(Gid, String)>>,
-    /// Names of objects, to tell of those whose records are lost.
-    object_names: HashMap<Oid, (Gid, String)>,
+    /// What the table of names says of objects: each one's groups and names there.
+    object_names: HashMap<Oid, Vec<(Gid, String)>>,
 }
 
 /// A realm of a namespace on media: its folder, and where its spans are below a device.
@@ -271,11 +271,17 @@ impl Gathered {
         let (Ok((parent, name)), Ok(member)) = (split_name_key(key), Member::from_row(row)) else {
             return;
         };
-        let names = match member {
-            Member::Group(_) => &mut self.group_names,
-            Member::Object(_) => &mut self.object_names,
-        };
-        names.insert(member.id(), (parent, name.to_owned()));
+        let named = (parent, name.to_owned());
+        match member {
+            Member::Group(gid) => drop(self.group_names.insert(gid, named)),
+            Member::Object(oid) => self.object_names.entry(oid).or_default().push(named),
+        }
+    }
+
+    /// Whether the table of names has an object there. Neither table of names has a checksum, so a
+    /// further name is believed where both have it.
+    pub(super) fn is_named(&self, oid: Oid, named: &(Gid, String)) -> bool {
+        self.object_names.get(&oid).is_some_and(|names| names.contains(named))
     }
 
     /// A row of a page that no tree leads to: the row itself tells what it is.
@@ -311,8 +317,8 @@ impl Gathered {
                 lose(format!("the record of group {gid:#x} {name:?}, with its attributes"));
             }
         }
-        for (oid, (_, name)) in &self.object_names {
-            if !self.objects.contains_key(oid) {
+        for (oid, names) in &self.object_names {
+            if let Some((_, name)) = names.last().filter(|_| !self.objects.contains_key(oid)) {
                 lose(format!("object {oid:#x} {name:?}: its record is lost, and so is its value"));
             }
         }
