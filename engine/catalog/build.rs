@@ -1,9 +1,10 @@
-//! Sees to it that LMDB's C is built to wait for its locks by our function
-//! (`catalog/lmdb/wait.rs`), or, where that is asked for, without it.
+//! Sees to it that LMDB's C is built to call functions of this crate (`catalog/lmdb/wait.rs`,
+//! `catalog/lmdb/process.rs`), or, where that is asked for, without them.
 
 use std::env;
 
-const FLAG: &str = "-Dpthread_mutex_lock=engram_mutex_lock";
+const FLAGS: [&str; 3] =
+    ["-Dpthread_mutex_lock=engram_mutex_lock", "-Dgetpid=engram_getpid", "-Dfcntl=engram_fcntl"];
 const PLAIN: &str = "ENGRAM_PLAIN_LMDB";
 
 fn main() {
@@ -18,14 +19,18 @@ fn main() {
     for name in names {
         println!("cargo::rerun-if-env-changed={name}");
     }
-    if names.iter().any(|name| variable(name).split_whitespace().any(|flag| flag == FLAG)) {
+    let given: Vec<String> = names.iter().map(|name| variable(name)).collect();
+    let is_given = |flag: &&str| given.iter().any(|all| all.split_whitespace().any(|f| f == *flag));
+    if FLAGS.iter().all(is_given) {
         println!("cargo::rustc-cfg=lmdb_waits");
     } else if variable(PLAIN) != "1" {
         println!(
             "cargo::error=LMDB would be built to wait for its locks without end: a process could \
-             sleep beside a free lock when another is killed. Add {FLAG} to {own} (this \
-             repository's .cargo/config.toml sets it where {own} is not set; a crate that depends \
-             on this one does the same in its own), or set {PLAIN}=1 to build without it"
+             sleep beside a free lock when another is killed. Add {} to {own} (this \
+             repository's .cargo/config.toml sets them where {own} is not set; a crate that \
+             depends on this one does the same in its own), or set {PLAIN}=1 to build without \
+             them",
+            FLAGS.join(" ")
         );
     }
 }

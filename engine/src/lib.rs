@@ -5,14 +5,15 @@
 //!
 //! # Building
 //!
-//! LMDB's C is built to wait for its locks by a function of this engine, so that a process does not
-//! sleep beside a free lock when another is killed. A crate that depends on this one says so in its
-//! own `.cargo/config.toml`; without that the build stops and names the flag:
+//! LMDB's C is built to wait for its locks, and to know processes, by functions of this engine: so a
+//! process does not sleep beside a free lock when another is killed, and two copies of the engine
+//! can share a process. A crate that depends on this one says so in its own `.cargo/config.toml`;
+//! without that the build stops and names the flags:
 //!
 //! ```toml
 //! [env]
-//! HOST_CFLAGS = "-Dpthread_mutex_lock=engram_mutex_lock"
-//! TARGET_CFLAGS = "-Dpthread_mutex_lock=engram_mutex_lock"
+//! HOST_CFLAGS = "-Dpthread_mutex_lock=engram_mutex_lock -Dgetpid=engram_getpid -Dfcntl=engram_fcntl"
+//! TARGET_CFLAGS = "-Dpthread_mutex_lock=engram_mutex_lock -Dgetpid=engram_getpid -Dfcntl=engram_fcntl"
 //! ```
 //!
 //! What lies behind a handle is for the engine's own crates:
@@ -112,6 +113,7 @@ compile_error!("Engram's engine is for 64-bit Linux: it needs OFD locks, falloca
 pub use engram_base::dtype::{self, DType};
 pub use engram_base::error::{self, Error, Kind, Result};
 pub use engram_base::faults;
+pub use engram_base::guest::become_one as become_guest;
 pub use engram_base::id::{Gid, Member, Oid};
 pub use engram_base::scope::Scope;
 pub use engram_base::slab::{Run, Runs, Slab};

@@ -5,7 +5,7 @@
 //! no pool, no catalog and no file but the one that the pool lock lies on.
 //!
 //! *Invariant*: nothing here keeps state between two calls, but for the hook of the test steps, the
-//! threads, and the number of each lock's holder. Everything decoded here is checked before it is
+//! threads, the number of each lock's holder, and whether this copy is a guest. Everything decoded here is checked before it is
 //! believed.
 //!
 //! | module | what it offers |
@@ -17,6 +17,7 @@
 //! | [`checksum`], [`varint`] | bytes on media that every layer has |
 //! | [`mutex`], [`threads`] | locks and threads of this process |
 //! | [`pool_lock`] | the lock of every process that makes or removes parts of a pool |
+//! | [`guest`] | two copies of the engine in one process |
 //! | [`user`], [`random`], [`clock`] | what the kernel is asked for |
 
 #![deny(missing_docs)]
@@ -26,6 +27,7 @@ pub mod clock;
 pub mod dtype;
 pub mod error;
 pub mod faults;
+pub mod guest;
 pub mod id;
 pub mod mutex;
 pub mod name;

@@ -19,8 +19,8 @@
 //! | [`meta`] | numbers in the table `meta` |
 //! | `testing` | rows in memory, for unit tests: in builds with the feature `testing` alone |
 //!
-//! A build sets `-Dpthread_mutex_lock=engram_mutex_lock` for LMDB's C (see the repository's
-//! `.cargo/config.toml`), so that LMDB waits for its locks by a function of this crate.
+//! A build sets flags for LMDB's C (see the repository's `.cargo/config.toml`), so that LMDB waits
+//! for its locks, and knows processes, by functions of this crate.
 
 #![deny(missing_docs)]
 

@@ -80,6 +80,7 @@ use engram_base::clock;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
+use engram_base::guest;
 use engram_base::id::Oid;
 use engram_base::random;
 
@@ -95,11 +96,13 @@ const SPARE_WAIT: Duration = Duration::from_millis(2);
 /// A look-up is about to begin, on a snapshot not yet known.
 pub(crate) const PIN: u64 = 0;
 
-/// This process, as leases record it.
+/// This copy of the engine in this process, as leases record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The pid, for messages.
     pub pid: u32,
+    /// Its number, which tells it from a guest of the process.
+    pub copy: u32,
     /// When it started; with the pid, names this process among all since boot.
     pub start_time: u64,
     /// Its PID namespace.
@@ -107,7 +110,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// This process.
+    /// This copy.
     pub fn current() -> Self {
         use std::os::unix::fs::MetadataExt;
         let start_time = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| {
@@ -115,13 +118,19 @@ impl Owner {
             stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
         });
         let pid_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino());
-        Owner { pid: std::process::id(), start_time: start_time.unwrap_or(0), pid_namespace }
+        Owner {
+            pid: std::process::id(),
+            copy: guest::number(),
+            start_time: start_time.unwrap_or(0),
+            pid_namespace,
+        }
     }
 
     fn write(self, file: &LeaseFile) {
         let head = file.head();
         head.pid_namespace.store(self.pid_namespace, Ordering::Relaxed);
         head.start_time.store(self.start_time, Ordering::Relaxed);
+        head.copy.store(self.copy, Ordering::Relaxed);
         // For those who look who is there: a clock that is far off keeps nobody from opening.
         let now = clock::since_1970(std::time::SystemTime::now());
         let shown = now.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
@@ -134,6 +143,7 @@ impl Owner {
         let head = file.head();
         Owner {
             pid: head.pid.load(Ordering::Acquire),
+            copy: head.copy.load(Ordering::Relaxed),
             start_time: head.start_time.load(Ordering::Relaxed),
             pid_namespace: head.pid_namespace.load(Ordering::Relaxed),
         }

@@ -150,7 +150,10 @@ fn a_program_that_was_started_keeps_no_lease() {
 }
 
 /// A lease file as another copy of the engine would have it: locked, and naming this process.
-fn strange_lease(fixture: &Fixture, pid: u32, start_time: u64, pid_namespace: u64) -> File {
+///
+/// `copy` is the number of its copy; that of a guest has one bit more than the pid.
+fn strange_lease(fixture: &Fixture, copy: u32, start_time: u64, pid_namespace: u64) -> File {
+    let pid = std::process::id();
     let path = fixture.realm_dir().join("leases/00000000deadbeef");
     let mut bytes = vec![0; 4096 + 8192 * 8];
     bytes[..8].copy_from_slice(b"ENGRLEAS");
@@ -158,6 +161,7 @@ fn strange_lease(fixture: &Fixture, pid: u32, start_time: u64, pid_namespace: u6
     bytes[16..24].copy_from_slice(&pid_namespace.to_le_bytes());
     bytes[24..32].copy_from_slice(&start_time.to_le_bytes());
     bytes[32..36].copy_from_slice(&pid.to_le_bytes());
+    bytes[48..52].copy_from_slice(&copy.to_le_bytes());
     bytes[64..72].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
@@ -197,6 +201,12 @@ fn a_second_copy_of_the_engine_in_a_process_is_refused() {
         // A process of the same pid that started at another time is somebody else.
         drop(held);
         let held = strange_lease(&fixture, std::process::id(), start_time() + 1, pid_namespace());
+        let (pool, _) = attach(&fixture.path, Mode::ReadWrite);
+        pool.close();
+        // A guest shares the process.
+        drop(held);
+        let guest = std::process::id() | 1 << 22;
+        let held = strange_lease(&fixture, guest, start_time(), pid_namespace());
         let (pool, _) = attach(&fixture.path, Mode::ReadWrite);
         pool.close();
         // And a dead one is nobody.

@@ -2,9 +2,9 @@
 //!
 //! # What LMDB asks of its caller, and where it is kept
 //!
-//! - *One environment per file and process.* POSIX locks on `lock.mdb` die with any descriptor of
-//!   it that the process closes. Nothing here opens `lock.mdb` while an environment of it is
-//!   open; the registry of open pools keeps a second environment away.
+//! - *One environment per file and copy of the engine.* LMDB notes readers by the number of a
+//!   process. The registry of open pools keeps a second environment away; the environment of
+//!   another copy in the process has another number (`process.rs`).
 //! - *A write transaction stays on its thread*: the writer mutex is a robust one and knows its
 //!   owner. [`Write`] is neither `Send` nor `Sync`, and a thread that asks for a second one gets
 //!   `Busy` instead of waiting for itself.
@@ -27,16 +27,16 @@
 //! pages a writer would then reuse under it. So every environment carries the number of forks
 //! behind this process when it was opened. In a child that number differs: reading and writing are
 //! refused, and dropping forgets transactions instead of ending them. `mdb_env_close` is then
-//! safe, since it compares process ids before it touches a slot, and closes descriptors whose
-//! locks belong to the parent. One case is left: a thread that was writing at the moment of the
+//! safe, since it compares process ids before it touches a slot, and the descriptors that it closes
+//! are the child's: the parent keeps its own, and with them the locks. One case is left: a thread that was writing at the moment of the
 //! fork may have moved LMDB's list of freed pages, so that closing would free it twice; the
-//! environment is then leaked whole (address range and two descriptors, until exec or exit). That
-//! descriptor of `lock.mdb` is never closed, so it takes no later lock of the child with it.
+//! environment is then leaked whole (address range and two descriptors, until exec or exit).
 //!
 //! None of this concerns an environment that was opened for reading alone, without locks: its
 //! transactions have no slots in any table, so a child goes on with what it has inherited.
 
 mod held_txns;
+mod process;
 mod txn;
 mod wait;
 
@@ -57,6 +57,7 @@ use lmdb_master_sys as ffi;
 use super::{Options, Table};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
+use engram_base::guest;
 
 /// The longest key that LMDB takes.
 pub(super) const MAX_KEY_BYTES: usize = 511;
@@ -107,6 +108,7 @@ pub(super) struct Env {
     abandoned: bool,
     /// Opened for reading alone, without locks: nobody else's state depends on this process.
     lockless: bool,
+    lock_file: Option<process::LockFile>,
     /// The catalog's folder, for messages.
     dir: PathBuf,
 }
@@ -122,6 +124,7 @@ impl Env {
     pub(super) fn open(dir: &Path, options: &Options, make_tables: bool) -> Result<Env> {
         watch_forks()?;
         wait::keep();
+        process::keep();
         let Ok(path) = CString::new(dir.as_os_str().as_bytes()) else {
             fail!(Argument, "the path {} has a NUL byte; choose another", dir.display());
         };
@@ -141,6 +144,7 @@ impl Env {
             born: forks(),
             abandoned: false,
             lockless: options.read_only,
+            lock_file: None,
             dir: dir.to_owned(),
         };
         env.open_files(&path, options).map_err(|error| {
@@ -171,8 +175,12 @@ impl Env {
             check("setting the table count", ffi::mdb_env_set_maxdbs(env, tables))?;
             check("setting the readers", ffi::mdb_env_set_maxreaders(env, options.max_readers))?;
         }
-        // SAFETY: as above, and `path` ends with NUL.
-        match unsafe { ffi::mdb_env_open(env, path.as_ptr(), flags, options.file_mode) } {
+        let (rc, lock_file) = process::opening(|| {
+            // SAFETY: as above, and `path` ends with NUL.
+            unsafe { ffi::mdb_env_open(env, path.as_ptr(), flags, options.file_mode) }
+        });
+        self.lock_file = lock_file;
+        match rc {
             rc @ (libc::ENOMEM | libc::EFBIG) => fail!(
                 Unsupported,
                 "a map of {} bytes: {}; raise this process's limits (ulimit -v, ulimit -f)",
@@ -313,8 +321,8 @@ impl Env {
         unsafe { ffi::mdb_reader_list(self.raw.as_ptr(), Some(part), (&raw mut list).cast()) };
         let reader = |line: &str| {
             let mut words = line.split_whitespace();
-            let pid = words.next()?.parse().ok()?; // of the heading it is no number
-            Some((pid, words.nth(1)?.parse().ok()))
+            let number = words.next()?.parse().ok()?; // of the heading it is none
+            Some((guest::pid_of(number), words.nth(1)?.parse().ok()))
         };
         Ok(list.lines().filter_map(reader).collect())
     }
@@ -467,6 +475,9 @@ impl Drop for Env {
                 // user of one borrows the environment; both are ours alone, and end only here.
                 unsafe { ffi::mdb_txn_abort(slot.0.as_ptr()) };
             }
+        }
+        if let Some(file) = self.lock_file {
+            file.forget();
         }
         // SAFETY: every transaction borrows the environment, so none is left in this process but
         // those forgotten above; nothing of them is used again. In a child, see the essay.

@@ -9,6 +9,7 @@
 //! | 32 | 4 | the owner's pid, for messages only: no pid decides anything |
 //! | 36 | 4 | 1 once somebody has the lock because the owner is dead |
 //! | 40 | 8 | since when the owner has it, in ns since 1970 |
+//! | 48 | 4 | the number of the owner's copy of the engine (`engram_base::guest`) |
 //! | 64 | 8 | age |
 //! | 128 | 8 | pin slots in use: only this many need be read |
 //! | 192 | 8 | page of the catalog from which on to ask for its snapshots; all ones: it has none |
@@ -119,7 +120,8 @@ pub(crate) struct LeaseHead {
     /// Whether the holder of the lock only reaps the owner.
     pub dead: AtomicU32,
     pub since: AtomicI64,
-    _pad_owner: [u64; 2],
+    pub copy: AtomicU32,
+    _pad_owner: [u32; 3],
     pub age: AtomicU64,
     _pad_age: [u64; 7],
     pub pins_used: AtomicU64,

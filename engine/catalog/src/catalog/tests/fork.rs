@@ -127,3 +127,74 @@ fn a_fork_in_the_middle_of_a_transaction_leaves_it_to_the_parent() {
     });
     assert_eq!(catalog.read().expect("a slot").get(Table::Names, b"c"), Ok(Some(&b"3"[..])));
 }
+
+/// A child that has what it has inherited and does nothing with it, until it is killed.
+struct Idle(i32);
+
+impl Idle {
+    fn fork() -> Idle {
+        // SAFETY: the child calls nothing but `pause`.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            loop {
+                // SAFETY: always sound.
+                unsafe { libc::pause() };
+            }
+        }
+        Idle(pid)
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        // SAFETY: a child of this process, or of one that it has waited for.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+}
+
+#[test]
+fn a_parent_may_open_anew_what_a_child_keeps_open() {
+    let (dir, catalog) = made(&Options::default());
+    put(&catalog, b"a", b"1");
+    let child = Idle::fork();
+    drop(catalog);
+    for round in 0..3_u8 {
+        let catalog = Catalog::open(dir.path(), &Options::default()).expect("opened anew");
+        put(&catalog, b"a", &[round]);
+        assert_eq!(catalog.read().expect("a slot").get(Table::Names, b"a"), Ok(Some(&[round][..])));
+    }
+    drop(child);
+}
+
+#[test]
+#[cfg(lmdb_waits)]
+fn a_reader_that_died_is_cleared_though_a_child_of_its_keeps_the_catalog_open() {
+    let (dir, catalog) = made(&Options::default());
+    put(&catalog, b"a", b"1");
+    let mut reader = super::kill::Writer::fork(|mut line| {
+        let own = Catalog::open(dir.path(), &Options::default())?;
+        let read = own.read()?;
+        let child = Idle::fork();
+        std::io::Write::write_all(&mut line, &(child.0 as u64).to_ne_bytes()).expect("a reader");
+        loop {
+            std::hint::black_box(&read);
+            // SAFETY: always sound.
+            unsafe { libc::pause() };
+        }
+    });
+    let pid = reader.pid as u32;
+    let reads = || catalog.env.readers().expect("a list").iter().any(|(who, _)| *who == pid);
+    let mut idle = [0; 8];
+    std::io::Read::read_exact(&mut reader.acknowledged, &mut idle).expect("its child's pid");
+    let _idle = Idle(u64::from_ne_bytes(idle) as i32);
+    let mut status = 0;
+    // SAFETY: our own child, not yet waited for; `status` is a valid place.
+    unsafe {
+        libc::kill(reader.pid, libc::SIGKILL);
+        assert_eq!(libc::waitpid(reader.pid, &raw mut status, 0), reader.pid);
+    }
+    assert!(reads(), "its slot is there still");
+    catalog.env.clear_dead_readers().expect("a table");
+    assert!(!reads(), "a process that is gone reads nothing");
+}

@@ -17,6 +17,7 @@ use super::OpenFile;
 use crate::realm::Setup;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
+use engram_base::guest;
 use engram_files::folder;
 use engram_space::lease::{RangeLocks, own_stand_in};
 
@@ -74,7 +75,7 @@ fn open_shared(setup: &Setup, name: &str) -> Result<Option<RangeLocks>> {
             Err(e) => {
                 let error = Error::os(format!("opening {} for locks", path.display()), &e);
                 // Who may make files there must not lock beside the others.
-                let probe = folder.join(format!("{name}-probe-{}", std::process::id()));
+                let probe = folder.join(format!("{name}-probe-{}", guest::number()));
                 let may_make = make(setup, &folder, &probe);
                 let _ = std::fs::remove_file(&probe);
                 return match may_make {
@@ -98,7 +99,7 @@ fn make(setup: &Setup, folder: &Path, path: &Path) -> Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let refused = |e: io::Error| Error::os(format!("making {}", path.display()), &e);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let new = folder.join(format!("new-{}-{number}", std::process::id()));
+    let new = folder.join(format!("new-{}-{number}", guest::number()));
     let file = StdFile::options().write(true).create_new(true).mode(setup.file_mode).open(&new);
     let file = file.map_err(refused)?;
     let given = file
