@@ -140,6 +140,7 @@ lint: $(BIN)/.checkers ## Formatting, lints, types, licences and house rules; no
 	$(call step,Checking Rust and dependencies that nothing uses,$(BIN)/python scripts/clippy.py)
 	$(call step,Checking licences and layers,$(BIN)/python scripts/licences.py && \
 		$(BIN)/python scripts/layers.py --check)
+	$(call step,Checking what is said of libc's symbols,$(BIN)/python scripts/symbols.py)
 	$(call step,Checking the C header,$(HEADER) --verify && \
 		cc -std=c11 $(STRICT) c capi/include/engram.h && for header in $(HEADERS); do \
 		c++ -std=c++20 $(STRICT) c++ -include capi/include/$$header /dev/null || exit 1; done)
