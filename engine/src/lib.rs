@@ -137,7 +137,8 @@ pub use engram_realm::batch::{Batch, in_batch, when_ended};
 pub use engram_realm::view::{RealmAllocation, View};
 pub use engram_realm::{
     CatalogUse, File, FileSegment, Found, Holders, LeaseInfo, Lock, MaintenanceFailure,
-    MaintenanceTask, Mode, Payload, ReaderInfo, Realm, Seek, Sighting, Space, StoredChunk,
+    MaintenanceTask, Mode, NamesSeen, Payload, ReaderInfo, Realm, Seek, Sighting, Space,
+    StoredChunk,
 };
 pub use engram_records::attrs::Value;
 pub use engram_records::extent::Extent;

@@ -414,6 +414,19 @@ pub enum Clash {
     Exchange,
 }
 
+/// Refuses if a name leads to something else than was seen there, or to anything where nothing was.
+pub fn refuse_other(
+    rows: &mut dyn RowsMut,
+    group: Gid,
+    name: &str,
+    was: Option<Member>,
+) -> Result<()> {
+    if child(rows, group, name)? != was {
+        fail!(NotFound, "{name:?} leads to something else by now: nothing was changed");
+    }
+    Ok(())
+}
+
 /// Gives a member another name, or another group.
 pub fn rename(
     rows: &mut dyn RowsMut,
@@ -586,18 +599,22 @@ pub fn make(
     rows.names_changed(parent, 1)
 }
 
+/// Says what a file system is to keep beside a member: it is told whose the member was, and what
+/// was kept.
+pub type ChangeProperties<'a> = dyn Fn(u32, &[u8]) -> Result<Vec<u8>> + 'a;
+
 /// Changes what a file system keeps beside a member, and its owner.
 pub fn set_properties(
     rows: &mut dyn RowsMut,
     member: Member,
     owner: Option<u32>,
     stamp: Stamp,
-    change: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
+    change: &ChangeProperties<'_>,
 ) -> Result<()> {
     protect::refuse(rows, member)?;
     mirror::own(rows, member)?;
     let (row, index, owned) = with_record(rows, member, |record| {
-        let properties = change(record.properties)?;
+        let properties = change(record.owner, record.properties)?;
         let record = Record {
             properties: &properties,
             owner: owner.unwrap_or(record.owner),

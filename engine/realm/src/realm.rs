@@ -81,6 +81,7 @@ pub use self::locks::Lock;
 pub use self::locks::{Wait, prepare_locks};
 pub use self::look::gone_is_busy;
 pub use self::look::{Found, Payload};
+pub use self::names::NamesSeen;
 pub use self::open::{Purpose, open, shut};
 pub use self::precondition::Precondition;
 pub use self::setup::Setup;

@@ -2,7 +2,7 @@
 
 use super::common::{Fixture, attach, sound};
 use super::{all, created, make, make_with};
-use engram::{Clash, Kind, Member, Mode, NewObject, Placement, Realm, Seek};
+use engram::{Clash, Kind, Member, Mode, NamesSeen, NewObject, Placement, Realm, Seek};
 
 #[test]
 fn a_file_has_many_names_and_goes_with_the_last() {
@@ -38,6 +38,52 @@ fn a_file_has_many_names_and_goes_with_the_last() {
     realm.unlink(root, "last").unwrap();
     assert_eq!(realm.object(oid).unwrap_err().kind(), Kind::NotFound);
     sound(&fixture.path);
+}
+
+#[test]
+fn a_name_is_changed_only_if_it_leads_to_what_was_seen() {
+    let fixture = Fixture::new(16 << 20);
+    let realm = fixture.realm();
+    let root = realm.root();
+    let (one, two) = (make_with(&realm, "one", b"1"), make_with(&realm, "two", b"2"));
+    let (group, other) = (
+        realm.make_group(root, "group", b"", None).unwrap(),
+        realm.make_group(root, "other", b"", None).unwrap(),
+    );
+    let absent = |done: engram::Result<()>| done.unwrap_err().kind();
+    assert_eq!(absent(realm.unlink_if(root, "one", two)), Kind::NotFound);
+    assert_eq!(absent(realm.unlink_if(root, "none", two)), Kind::NotFound);
+    assert_eq!(absent(realm.remove_empty_if(root, "group", other)), Kind::NotFound);
+    let rename = |new: &str, member, there| {
+        let was = NamesSeen { member: Member::Object(member), there };
+        realm.rename_over_if(root, "one", root, new, Clash::Replace, was)
+    };
+    assert_eq!(absent(rename("two", two, Some(Member::Object(two)))), Kind::NotFound);
+    assert_eq!(absent(rename("two", one, None)), Kind::NotFound, "something has come");
+    assert_eq!(absent(rename("new", one, Some(Member::Object(two)))), Kind::NotFound);
+    for (name, member) in [("one", Member::Object(one)), ("two", Member::Object(two))] {
+        assert_eq!(realm.lookup(root, name), Ok(Some(member)));
+    }
+    rename("two", one, Some(Member::Object(two))).unwrap();
+    assert_eq!(realm.lookup(root, "two"), Ok(Some(Member::Object(one))));
+    realm.unlink_if(root, "two", one).unwrap();
+    realm.remove_empty_if(root, "group", group).unwrap();
+    assert_eq!(realm.lookup(root, "two"), Ok(None));
+    assert_eq!(realm.lookup(root, "group"), Ok(None));
+    sound(&fixture.path);
+}
+
+#[test]
+fn what_was_seen_is_so_until_another_commit() {
+    let fixture = Fixture::new(16 << 20);
+    let realm = fixture.realm();
+    let seen = realm.last_commit().unwrap();
+    assert_eq!(realm.newest_commit(), Ok(seen));
+    assert_eq!(realm.lookup(realm.root(), "one"), Ok(None));
+    assert_eq!(realm.newest_commit(), Ok(seen), "nobody has committed");
+    make_with(&realm, "one", b"1");
+    assert!(realm.newest_commit().unwrap() > seen);
+    assert_eq!(realm.newest_commit(), realm.last_commit());
 }
 
 #[test]
@@ -168,11 +214,11 @@ fn properties_are_kept_and_changed() {
     let oid = make(&realm, "file");
     assert!(!realm.object(oid).unwrap().properties.is_empty());
     let member = Member::Object(oid);
-    realm.set_properties(member, Some(12), &|before| Ok([before, b"!"].concat())).unwrap();
+    realm.set_properties(member, Some(12), &|_, before| Ok([before, b"!"].concat())).unwrap();
     let info = realm.object(oid).unwrap();
     assert!(info.owner == 12 && info.properties.ends_with(b"so on!"));
     let group = realm.make_group(realm.root(), "group", b"as it was", None).unwrap();
-    realm.set_properties(Member::Group(group), None, &|_| Ok(b"other".to_vec())).unwrap();
+    realm.set_properties(Member::Group(group), None, &|_, _| Ok(b"other".to_vec())).unwrap();
     assert_eq!(realm.group(group).unwrap().properties, b"other");
     sound(&fixture.path);
 }

@@ -587,7 +587,7 @@ impl Fs {
         accessed: Option<i64>,
     ) -> Result<()> {
         let was = self.stat(ino)?;
-        let set = |section: &[u8]| {
+        let set = |_: u32, section: &[u8]| {
             let kept = Properties::parse(section)?;
             let posix = kept.and_then(|kept| PosixProperties::parse(kept.rest).ok());
             let mut posix = posix.unwrap_or(PosixProperties {

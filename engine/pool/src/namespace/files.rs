@@ -11,9 +11,9 @@ use engram_base::fail;
 use engram_base::id::{Gid, Member, Oid};
 use engram_base::name::Path;
 use engram_base::scope::Scope;
-use engram_ops::group::{Clash, Taker};
+use engram_ops::group::{ChangeProperties, Clash, Taker};
 use engram_ops::group_times::GroupTimes;
-use engram_realm::{File, Realm};
+use engram_realm::{File, NamesSeen, Realm};
 use engram_records::index_mode::IndexMode;
 
 /// A member that is to be changed: its realm, the group that holds it there, and itself.
@@ -91,28 +91,56 @@ impl Namespace {
         })
     }
 
+    /// As `unlink`, if the name still leads to this object.
+    pub fn unlink_if(&self, parent: Gid, name: &str, was: Oid) -> Result<()> {
+        self.retry(Retry::IfMoved, || {
+            let place = match self.alone()? {
+                Some(realm) => return realm.unlink_if(parent, name, was),
+                None => self.place(parent, name)?,
+            };
+            place.realm.unlink_if(place.parent, name, was)
+        })
+    }
+
     /// Removes a group that has no members that this user sees.
     pub fn remove_empty(&self, parent: Gid, name: &str) -> Result<()> {
-        self.retry(Retry::IfMoved, || {
-            if let Some(realm) = self.alone()? {
-                return realm.remove_empty(parent, name);
-            }
-            let place = self.place(parent, name)?;
-            let Member::Group(gid) = place.member else { fail!(Argument, "{name:?} is no group") };
-            if self.count(gid)? > 0 {
-                fail!(Exists, "the group {name:?} is not empty");
-            }
-            // Each realm looks again when it removes its own: something may be there by then.
-            for realm in self.all_seen()? {
-                if realm.scope() != Scope::Published && !realm.is(&place.realm) {
-                    match realm.remove_empty(parent, name) {
-                        Err(error) if error.kind() == Kind::NotFound => {}
-                        removed => removed?,
-                    }
+        self.retry(Retry::IfMoved, || match self.alone()? {
+            Some(realm) => realm.remove_empty(parent, name),
+            None => self.remove_empty_of_many(parent, name, None),
+        })
+    }
+
+    /// As `remove_empty`, if the name still leads to this group.
+    pub fn remove_empty_if(&self, parent: Gid, name: &str, was: Gid) -> Result<()> {
+        self.retry(Retry::IfMoved, || match self.alone()? {
+            Some(realm) => realm.remove_empty_if(parent, name, was),
+            None => self.remove_empty_of_many(parent, name, Some(was)),
+        })
+    }
+
+    /// Removes a group from each realm that has it.
+    fn remove_empty_of_many(&self, parent: Gid, name: &str, was: Option<Gid>) -> Result<()> {
+        let place = self.place(parent, name)?;
+        let Member::Group(gid) = place.member else { fail!(Argument, "{name:?} is no group") };
+        if was.is_some_and(|was| was != gid) {
+            fail!(NotFound, "{name:?} leads to something else by now: nothing was changed");
+        }
+        if self.count(gid)? > 0 {
+            fail!(Exists, "the group {name:?} is not empty");
+        }
+        // Each realm looks again when it removes its own: something may be there by then.
+        for realm in self.all_seen()? {
+            if realm.scope() != Scope::Published && !realm.is(&place.realm) {
+                match realm.remove_empty(parent, name) {
+                    Err(error) if error.kind() == Kind::NotFound => {}
+                    removed => removed?,
                 }
             }
-            place.realm.remove_empty(place.parent, name)
-        })
+        }
+        match was {
+            Some(was) => place.realm.remove_empty_if(place.parent, name, was),
+            None => place.realm.remove_empty(place.parent, name),
+        }
     }
 
     /// Gives a member another name or group, and says what becomes of what has that name.
@@ -124,28 +152,62 @@ impl Namespace {
         new: &str,
         clash: Clash,
     ) -> Result<()> {
-        self.retry(Retry::IfMoved, || {
-            if let Some(realm) = self.alone()? {
-                return realm.rename_over(parent, old, new_parent, new, clash);
-            }
-            let place = self.place(parent, old)?;
-            let there = self.lookup(new_parent, new)?;
-            if there.is_none() && clash == Clash::Exchange {
-                fail!(NotFound, "there is no {new:?} to exchange names with");
-            }
-            if there.is_none() || clash == Clash::Refuse {
-                match self.rename(parent, old, new_parent, new) {
-                    // It has come since.
-                    Err(error) if error.kind() == Kind::Exists && clash == Clash::Replace => {}
-                    renamed => return renamed,
-                }
-            }
-            let other = self.place(new_parent, new)?;
-            if !other.realm.is(&place.realm) {
-                return self.two_realms(new);
-            }
-            place.realm.rename_over(place.parent, old, other.parent, new, clash)
+        self.retry(Retry::IfMoved, || match self.alone()? {
+            Some(realm) => realm.rename_over(parent, old, new_parent, new, clash),
+            None => self.rename_of_many(parent, old, new_parent, new, clash, None),
         })
+    }
+
+    /// As `rename_over`, if the names still lead to what was seen there.
+    pub fn rename_over_if(
+        &self,
+        parent: Gid,
+        old: &str,
+        new_parent: Gid,
+        new: &str,
+        clash: Clash,
+        was: NamesSeen,
+    ) -> Result<()> {
+        self.retry(Retry::IfMoved, || match self.alone()? {
+            Some(realm) => realm.rename_over_if(parent, old, new_parent, new, clash, was),
+            None => self.rename_of_many(parent, old, new_parent, new, clash, Some(was)),
+        })
+    }
+
+    /// Renames where there are several realms.
+    fn rename_of_many(
+        &self,
+        parent: Gid,
+        old: &str,
+        new_parent: Gid,
+        new: &str,
+        clash: Clash,
+        was: Option<NamesSeen>,
+    ) -> Result<()> {
+        let place = self.place(parent, old)?;
+        let there = self.lookup(new_parent, new)?;
+        if was.is_some_and(|was| was != NamesSeen { member: place.member, there }) {
+            fail!(NotFound, "{old:?} or {new:?} leads to something else by now: nothing was done");
+        }
+        if there.is_none() && clash == Clash::Exchange {
+            fail!(NotFound, "there is no {new:?} to exchange names with");
+        }
+        if there.is_none() || clash == Clash::Refuse {
+            match self.rename(parent, old, new_parent, new) {
+                // It has come since.
+                Err(error) if error.kind() == Kind::Exists && clash == Clash::Replace => {}
+                renamed => return renamed,
+            }
+        }
+        let other = self.place(new_parent, new)?;
+        if !other.realm.is(&place.realm) {
+            return self.two_realms(new);
+        }
+        let (from, to) = (place.parent, other.parent);
+        match was {
+            Some(was) => place.realm.rename_over_if(from, old, to, new, clash, was),
+            None => place.realm.rename_over(from, old, to, new, clash),
+        }
     }
 
     /// Changes what a file system keeps beside a member, and the member's owner.
@@ -153,7 +215,7 @@ impl Namespace {
         &self,
         member: Member,
         owner: Option<u32>,
-        change: &dyn Fn(&[u8]) -> Result<Vec<u8>>,
+        change: &ChangeProperties<'_>,
     ) -> Result<()> {
         self.write_in_owning_realm(member, Doing::Changing, |realm| {
             realm.set_properties(member, owner, change)

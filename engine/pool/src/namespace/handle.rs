@@ -638,6 +638,24 @@ impl Namespace {
         }
     }
 
+    /// The id of the commit that a look sees which begins now, where all that is seen is of one
+    /// realm; `None` of several.
+    pub fn last_commit(&self) -> Result<Option<u64>> {
+        match self.seen()? {
+            VisibleRealms::One(realm) => realm.last_commit().map(Some),
+            VisibleRealms::Many(_) => Ok(None),
+        }
+    }
+
+    /// The id of the newest commit, which looks may not see yet. What was looked up outside of a
+    /// batch since `last_commit` is as it was while this is the same. Far cheaper than a look.
+    pub fn newest_commit(&self) -> Result<Option<u64>> {
+        match self.seen()? {
+            VisibleRealms::One(realm) => realm.newest_commit().map(Some),
+            VisibleRealms::Many(_) => Ok(None),
+        }
+    }
+
     /// Whether this is of a snapshot.
     pub fn is_snapshot(&self) -> bool {
         Arc::as_ref(&self.inner).is_snapshot

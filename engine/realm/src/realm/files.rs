@@ -314,9 +314,9 @@ pub(super) fn set_properties(
     oid: Oid,
     owner: Option<u32>,
     stamp: Stamp,
-    change: &dyn Fn(&[u8]) -> Result<Vec<u8>>,
+    change: &group::ChangeProperties<'_>,
 ) -> Result<()> {
-    let properties = with_record(rows, oid, |record, _| change(record.properties))?;
+    let properties = with_record(rows, oid, |record, _| change(record.owner, record.properties))?;
     segments::change_record(rows, oid, |record| {
         let (owner, modified) = (owner.unwrap_or(record.owner), stamp.now);
         Record { properties: &properties, owner, modified, ..*record }.encode()

@@ -341,7 +341,7 @@ impl Realm {
 
     /// Gives a member another name or group; missing parents are made.
     pub fn rename(&self, parent: Gid, old: &str, new_parent: Gid, new: &str) -> Result<()> {
-        write::rename(self, parent, old, new_parent, new, Clash::Refuse)
+        write::rename(self, parent, old, new_parent, new, Clash::Refuse, None)
     }
 
     /// Replaces what is kept beside a group for export (an import into an existing group).

@@ -7,11 +7,20 @@ use engram_base::faults::step;
 use engram_base::id::{Gid, Member, Oid, id_key};
 use engram_base::name::Name;
 use engram_catalog::{Headroom, Table};
-use engram_ops::group::Clash;
+use engram_ops::group::{ChangeProperties, Clash};
 use engram_ops::group_times::GroupTimes;
 use engram_ops::{group, group_times, links};
 use engram_records::index_mode::{IndexMode, Touch};
 use engram_records::object::Record;
+
+/// What two names led to that a rename relies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamesSeen {
+    /// What is to be renamed.
+    pub member: Member,
+    /// What has the name that it is to get, if anything.
+    pub there: Option<Member>,
+}
 
 impl Realm {
     /// Makes a group with the properties that a file system gives it, and this owner; `None` is the
@@ -60,12 +69,35 @@ impl Realm {
         })
     }
 
+    /// As `unlink`, if the name still leads to this object.
+    pub fn unlink_if(&self, parent: Gid, name: &str, was: Oid) -> Result<()> {
+        Name::new(name)?;
+        let core = self.writable()?;
+        let inside = &core.enter()?;
+        let stamp = write::stamp(core)?;
+        core.write(inside, Headroom::Relief, self.precondition(), |rows| {
+            group::refuse_other(rows, parent, name, Some(Member::Object(was)))?;
+            group::unlink(rows, parent, name, stamp.now)
+        })
+    }
+
     /// Removes a group that has no members.
     pub fn remove_empty(&self, parent: Gid, name: &str) -> Result<()> {
         Name::new(name)?;
         let core = self.writable()?;
         let inside = &core.enter()?;
         core.write(inside, Headroom::Relief, self.precondition(), |rows| {
+            group::remove_empty(rows, parent, name)
+        })
+    }
+
+    /// As `remove_empty`, if the name still leads to this group.
+    pub fn remove_empty_if(&self, parent: Gid, name: &str, was: Gid) -> Result<()> {
+        Name::new(name)?;
+        let core = self.writable()?;
+        let inside = &core.enter()?;
+        core.write(inside, Headroom::Relief, self.precondition(), |rows| {
+            group::refuse_other(rows, parent, name, Some(Member::Group(was)))?;
             group::remove_empty(rows, parent, name)
         })
     }
@@ -79,7 +111,20 @@ impl Realm {
         new: &str,
         clash: Clash,
     ) -> Result<()> {
-        write::rename(self, parent, old, new_parent, new, clash)
+        write::rename(self, parent, old, new_parent, new, clash, None)
+    }
+
+    /// As `rename_over`, if the names still lead to what was seen there.
+    pub fn rename_over_if(
+        &self,
+        parent: Gid,
+        old: &str,
+        new_parent: Gid,
+        new: &str,
+        clash: Clash,
+        was: NamesSeen,
+    ) -> Result<()> {
+        write::rename(self, parent, old, new_parent, new, clash, Some(was))
     }
 
     /// Changes what a file system keeps beside a member, and the member's owner; also of a file
@@ -88,7 +133,7 @@ impl Realm {
         &self,
         member: Member,
         owner: Option<u32>,
-        change: &dyn Fn(&[u8]) -> Result<Vec<u8>>,
+        change: &ChangeProperties<'_>,
     ) -> Result<()> {
         let core = self.writable()?;
         let inside = &core.enter()?;
@@ -99,7 +144,7 @@ impl Realm {
             {
                 return files::set_properties(rows, oid, owner, stamp, change);
             }
-            group::set_properties(rows, member, owner, stamp, &mut |before| change(before))
+            group::set_properties(rows, member, owner, stamp, change)
         })
     }
 

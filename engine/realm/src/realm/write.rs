@@ -18,6 +18,7 @@ use crate::realm::Realm;
 use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::link::Link;
+use crate::realm::names::NamesSeen;
 use crate::realm::precondition::Precondition;
 use crate::view::RealmAllocation;
 use engram_base::checksum;
@@ -145,6 +146,7 @@ pub(super) fn rename(
     new_parent: Gid,
     new: &str,
     clash: Clash,
+    was: Option<NamesSeen>,
 ) -> Result<()> {
     let core = realm.writable()?;
     let (old_path, new_path) = (Path::new(old)?, Path::new(new)?);
@@ -156,6 +158,10 @@ pub(super) fn rename(
     core.write(inside, Headroom::Normal, realm.precondition(), |rows| {
         let mut ids = ids;
         let mut new_id = || ids.take();
+        if let Some(was) = was {
+            group::refuse_other(rows, parent, old, Some(was.member))?;
+            group::refuse_other(rows, new_parent, new, was.there)?;
+        }
         group::rename(rows, &from, old, &to, clash, stamp, &mut new_id)
     })
 }
