@@ -64,6 +64,19 @@ macro_rules! refuse {
 }
 pub(crate) use refuse;
 
+/// Fails with a number and a sentence, where a path may also lead elsewhere.
+macro_rules! refuse_at {
+    ($code:ident, $($message:tt)*) => {
+        return Err($crate::errno::Errno::new(libc::$code, format!($($message)*)).into())
+    };
+}
+pub(crate) use refuse_at;
+
+/// A name, or a path, as messages show it.
+pub(crate) fn shown_name(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
 /// The name as the engine has it: UTF-8, of at most 255 bytes.
 pub(crate) fn name_of(name: &[u8]) -> Result<&str> {
     let Ok(text) = std::str::from_utf8(name) else {

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
 use engram::{
-    Found, IndexMode, Kind, Member, Mode, Namespace, NewObject, ObjectInfo, Payload, Placement,
-    Properties,
+    Found, IndexMode, Kind, Member, Mode, NamesSeen, Namespace, NewObject, ObjectInfo, Payload,
+    Placement,
 };
 
-use crate::errno::{Errno, Result, gone_is_stale, name_of, refuse};
+use crate::errno::{Errno, Result, gone_is_stale, name_of, refuse, shown_name};
 use crate::handle::{Handle, HandleCore, OpenFlags};
-use crate::properties::{PosixProperties, without_suid};
+use crate::known::Known;
+use crate::properties::PosixProperties;
 use crate::shown::{self, Shown};
 use crate::stat::{Defaults, NodeKind, Stat};
 
@@ -24,7 +25,7 @@ pub const ROOT: Ino = 1;
 /// The longest target of a symbolic link.
 const TARGET_BYTES_MAX: usize = 4095;
 /// So often a name is looked up that leads to something else each time.
-const LOOKS: u32 = 1000;
+pub(crate) const LOOKS: u32 = 1000;
 /// Of so many nodes is remembered whether they are folders.
 const KINDS: usize = 1 << 14;
 
@@ -65,35 +66,6 @@ struct NewNode {
     maker: Maker,
 }
 
-/// A time that is to be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Time {
-    /// This moment.
-    Now,
-    /// Nanoseconds since 1970.
-    At(i64),
-}
-
-/// What is to be changed of a node.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Changes {
-    /// The permissions.
-    pub mode: Option<u16>,
-    /// The user.
-    pub uid: Option<u32>,
-    /// The group.
-    pub gid: Option<u32>,
-    /// How many bytes it is to have.
-    pub size: Option<u64>,
-    /// When it was read.
-    pub accessed: Option<Time>,
-    /// When it was written.
-    pub written: Option<Time>,
-    /// Whether a file loses its set-user-id and set-group-id bits: somebody changes its bytes who
-    /// may not leave them there. What is given to somebody else loses them in any case.
-    pub drop_suid: bool,
-}
-
 /// What becomes of what has the name that a node is to get.
 pub use engram::Clash;
 
@@ -121,6 +93,7 @@ pub(crate) struct Inner {
     /// The files that are open, by number.
     pub open: Mutex<HashMap<Ino, Weak<HandleCore>>>,
     pub shown: Shown,
+    pub known: Known,
 }
 
 /// What has a number.
@@ -145,6 +118,7 @@ impl Fs {
             kinds: (0..KINDS).map(|_| AtomicU64::new(0)).collect(),
             open: Mutex::default(),
             shown: Shown::default(),
+            known: Known::default(),
         };
         Ok(Fs { inner: Arc::new(inner) })
     }
@@ -152,6 +126,11 @@ impl Fs {
     /// The namespace.
     pub fn namespace(&self) -> &Namespace {
         &self.inner.namespace
+    }
+
+    /// Whether nothing may be changed.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.inner.read_only
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
@@ -231,21 +210,29 @@ impl Fs {
 
     /// The node of a name in a folder; `ENOENT` if there is none.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Stat> {
+        match self.seek(parent, name)? {
+            Some(stat) => Ok(stat),
+            None => refuse!(ENOENT, "there is no {:?} in this folder", shown_name(name)),
+        }
+    }
+
+    /// The node of a name in a folder, if there is one.
+    pub(crate) fn seek(&self, parent: Ino, name: &[u8]) -> Result<Option<Stat>> {
         let name = name_of(name)?;
         let Node::Member(Member::Group(gid)) = self.node(parent)? else {
-            return self.lookup_shown(parent, name);
+            return match self.lookup_shown(parent, name) {
+                Err(error) if error.code == libc::ENOENT => Ok(None),
+                found => found.map(Some),
+            };
         };
         for look in 0.. {
             match self.namespace().find(gid, name).map_err(gone_is_absent)? {
                 // Another may have the name by now of what is gone since it was found.
                 Some(found) => match self.stat_found(&found) {
                     Err(Errno { code: libc::ENOENT | libc::ESTALE, .. }) if look < LOOKS => {}
-                    known => return known,
+                    known => return known.map(Some),
                 },
-                None => match self.find_shown(parent, gid, name)? {
-                    Some(stat) => return Ok(stat),
-                    None => refuse!(ENOENT, "there is no {name:?} in this folder"),
-                },
+                None => return self.find_shown(parent, gid, name),
             }
         }
         unreachable!("it looks until it finds what is there, or nothing")
@@ -265,7 +252,7 @@ impl Fs {
         Stat::of_object(info, nlink as u32, self.inner.defaults)
     }
 
-    fn stat_group(&self, gid: u64) -> Result<Stat> {
+    pub(crate) fn stat_group(&self, gid: u64) -> Result<Stat> {
         let namespace = self.namespace();
         let info = namespace.group(gid).map_err(gone_is_stale)?;
         let times = namespace.group_times(gid)?;
@@ -310,13 +297,7 @@ impl Fs {
     /// What a new node in a folder gets: its properties' section.
     fn properties_of(&self, parent: u64, new: NewNode) -> Result<Vec<u8>> {
         let above = self.namespace().group(parent).map_err(gone_is_absent)?;
-        let (above_mode, above_gid) = match Properties::parse(&above.properties)? {
-            Some(kept) => {
-                let above = PosixProperties::parse(kept.rest)?;
-                (above.mode, above.gid)
-            }
-            None => (self.inner.defaults.mode, self.inner.defaults.gid),
-        };
+        let (above_mode, above_gid) = self.inner.defaults.of_group(&above)?;
         let inherits = u32::from(above_mode) & libc::S_ISGID != 0;
         let mut mode = (new.mode & 0o7777) as u16;
         if inherits && new.kind == NodeKind::Folder {
@@ -396,6 +377,11 @@ impl Fs {
         if self.stat(ino)?.kind != NodeKind::Symlink {
             refuse!(EINVAL, "node {ino:#x} is no symbolic link");
         }
+        self.target_of(oid)
+    }
+
+    /// Where an object leads that is a symbolic link.
+    pub(crate) fn target_of(&self, oid: u64) -> Result<Vec<u8>> {
         match self.namespace().payload(oid).map_err(gone_is_stale)?.0 {
             Payload::Inline(bytes) => Ok(bytes),
             Payload::Extent(view) => {
@@ -418,9 +404,18 @@ impl Fs {
 
     /// Takes a name away from what is no folder.
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.unlink_seen(parent, name, None)
+    }
+
+    /// The same; `ENOENT` too if it leads to something else than was seen by now.
+    pub(crate) fn unlink_seen(&self, parent: Ino, name: &[u8], was: Option<Ino>) -> Result<()> {
         self.check_writable()?;
         let (name, gid) = (name_of(name)?, self.real_folder(parent)?);
-        self.namespace().unlink(gid, name).map_err(|error| match error.kind() {
+        let unlinked = match was {
+            Some(was) => self.namespace().unlink_if(gid, name, was),
+            None => self.namespace().unlink(gid, name),
+        };
+        unlinked.map_err(|error| match error.kind() {
             Kind::Argument => Errno::new(libc::EISDIR, error.message()),
             _ => gone_is_absent(error),
         })
@@ -428,9 +423,18 @@ impl Fs {
 
     /// Removes a folder that is empty.
     pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.rmdir_seen(parent, name, None)
+    }
+
+    /// The same; `ENOENT` too if it is another folder than was seen by now.
+    pub(crate) fn rmdir_seen(&self, parent: Ino, name: &[u8], was: Option<Ino>) -> Result<()> {
         self.check_writable()?;
         let (name, gid) = (name_of(name)?, self.real_folder(parent)?);
-        self.namespace().remove_empty(gid, name).map_err(|error| match error.kind() {
+        let removed = match was {
+            Some(was) => self.namespace().remove_empty_if(gid, name, was),
+            None => self.namespace().remove_empty(gid, name),
+        };
+        removed.map_err(|error| match error.kind() {
             Kind::Argument => Errno::new(libc::ENOTDIR, error.message()),
             Kind::Exists => Errno::new(libc::ENOTEMPTY, error.message()),
             _ => gone_is_absent(error),
@@ -461,6 +465,19 @@ impl Fs {
         new_name: &[u8],
         clash: Clash,
     ) -> Result<()> {
+        self.rename_seen(parent, name, new_parent, new_name, clash, None)
+    }
+
+    /// The same; `ENOENT` too if the names lead to something else than was seen by now.
+    pub(crate) fn rename_seen(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        clash: Clash,
+        was: Option<NamesSeen>,
+    ) -> Result<()> {
         self.check_writable()?;
         let (old, from) = (name_of(name)?, self.real_folder(parent)?);
         let (new, to) = (name_of(new_name)?, self.real_folder(new_parent)?);
@@ -469,7 +486,10 @@ impl Fs {
         if clash == Clash::Refuse && has(to, new)?.is_some() && has(from, old)?.is_some() {
             refuse!(EEXIST, "there is {new:?} already, and it is to stay");
         }
-        let renamed = self.namespace().rename_over(from, old, to, new, clash);
+        let renamed = match was {
+            Some(was) => self.namespace().rename_over_if(from, old, to, new, clash, was),
+            None => self.namespace().rename_over(from, old, to, new, clash),
+        };
         renamed.map_err(|error| match error.kind() {
             Kind::Exists if clash == Clash::Replace => self.why_kept(from, old, to, new, &error),
             Kind::Unsupported => Errno::new(libc::EXDEV, error.message()),
@@ -507,109 +527,6 @@ impl Fs {
         true
     }
 
-    /// Changes a node; what is known of it then.
-    pub fn change(&self, ino: Ino, changes: Changes) -> Result<Stat> {
-        self.check_writable()?;
-        let Node::Member(member) = self.node(ino)? else {
-            refuse!(EPERM, "what is below .engram is shown, and not changed")
-        };
-        if let Some(size) = changes.size {
-            self.resize(ino, member, size)?;
-        }
-        self.set_times(ino, member, changes)?;
-        let drop_suid = changes.drop_suid && has_suid(&self.stat(ino)?);
-        if changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some() || drop_suid {
-            self.set_properties(ino, member, changes, None, None)?;
-        }
-        self.stat(ino)
-    }
-
-    /// Takes the set-user-id and set-group-id bits off a file, if it has any (see [`Changes`]).
-    pub fn drop_suid(&self, ino: Ino) -> Result<()> {
-        // Each write of an ordinary user comes here: most files have none.
-        if has_suid(&self.stat(ino)?) {
-            self.change(ino, Changes { drop_suid: true, ..Changes::default() })?;
-        }
-        Ok(())
-    }
-
-    fn resize(&self, ino: Ino, member: Member, size: u64) -> Result<()> {
-        let Member::Object(_) = member else { refuse!(EISDIR, "a folder has no size to be set") };
-        match self.open_core(ino) {
-            Some(core) if core.is_writable() => core.set_size(size),
-            _ => self.open(ino, OpenFlags { write: true, ..OpenFlags::default() })?.set_size(size),
-        }
-    }
-
-    /// Sets times: in a head, in a group's row, in the properties.
-    fn set_times(&self, ino: Ino, member: Member, changes: Changes) -> Result<()> {
-        let at = |time: Option<Time>| {
-            time.map(|time| match time {
-                Time::Now => now(),
-                Time::At(at) => Ok(at),
-            })
-            .transpose()
-        };
-        let (accessed, written) = (at(changes.accessed)?, at(changes.written)?);
-        if accessed.is_none() && written.is_none() {
-            return Ok(());
-        }
-        let in_head = match member {
-            Member::Group(gid) => {
-                if let Some(written) = written {
-                    self.namespace().set_group_times(gid, written).map_err(gone_is_stale)?;
-                }
-                false
-            }
-            Member::Object(_) => {
-                if let Some(core) = self.open_core(ino) {
-                    core.set_times(written, accessed)?
-                } else if self.stat(ino)?.kind == NodeKind::File {
-                    let flags = OpenFlags { read: true, ..OpenFlags::default() };
-                    self.open(ino, flags)?.core.set_times(written, accessed)?
-                } else {
-                    // Of a symbolic link, or a special file, nothing is opened.
-                    false
-                }
-            }
-        };
-        // That something was changed is the record's to say, whoever has the times.
-        let (written, accessed) = if in_head { (None, None) } else { (written, accessed) };
-        self.set_properties(ino, member, Changes::default(), written, accessed)
-    }
-
-    fn set_properties(
-        &self,
-        ino: Ino,
-        member: Member,
-        changes: Changes,
-        written: Option<i64>,
-        accessed: Option<i64>,
-    ) -> Result<()> {
-        let was = self.stat(ino)?;
-        let set = |_: u32, section: &[u8]| {
-            let kept = Properties::parse(section)?;
-            let posix = kept.and_then(|kept| PosixProperties::parse(kept.rest).ok());
-            let mut posix = posix.unwrap_or(PosixProperties {
-                kind: was.kind,
-                mode: was.mode,
-                gid: was.gid,
-                rdev: was.rdev,
-            });
-            let drops = changes.uid.is_some() || changes.gid.is_some() || changes.drop_suid;
-            posix.mode = match changes.mode {
-                Some(mode) => mode & 0o7777,
-                None if drops && was.kind != NodeKind::Folder => without_suid(posix.mode),
-                None => posix.mode,
-            };
-            posix.gid = changes.gid.unwrap_or(posix.gid);
-            let written = written.unwrap_or(kept.map_or(was.written, |kept| kept.written));
-            let accessed = accessed.unwrap_or(kept.map_or(was.accessed, |kept| kept.accessed));
-            Ok(posix.section(written, accessed))
-        };
-        self.namespace().set_properties(member, changes.uid, &set).map_err(gone_is_stale)
-    }
-
     /// Opens a file.
     pub fn open(&self, ino: Ino, flags: OpenFlags) -> Result<Handle> {
         if flags.write {
@@ -633,11 +550,6 @@ impl Fs {
         let free = space.size.saturating_sub(space.used);
         Ok(Statfs { size: space.size, free })
     }
-}
-
-/// Whether a file has set-user-id or set-group-id bits that go when others write to it.
-fn has_suid(stat: &Stat) -> bool {
-    stat.kind == NodeKind::File && without_suid(stat.mode) != stat.mode
 }
 
 /// What is not where a name was looked for.

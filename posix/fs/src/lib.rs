@@ -10,28 +10,37 @@
 //! [`Errno`], with the engine's sentence.
 //!
 //! Permissions are kept and shown here. The mount leaves checking them to the kernel, which knows
-//! who asks; they do not protect the members of a shared realm from each other (the realm's own
-//! mode does).
+//! who asks. A front without a kernel before it has all its calls answered by [`Asked`], which
+//! follows paths and asks for permission as Linux does. They do not protect the members of a shared
+//! realm from each other (the realm's own mode does).
 //!
 //! | module | what it offers |
 //! |---|---|
 //! | [`errno`] | errors, as system calls have them |
 //! | [`stat`] | what is known of a node: kind, mode, owner, times, size |
 //! | [`properties`] | what a record keeps of that, byte by byte |
+//! | [`asked`] | [`Asked`]: calls of a program, answered as the system's |
+//! | [`caller`] | [`Caller`]: who asks, and what its user and groups allow |
 //! | [`fs`] | [`Fs`]: names made, found, changed and taken away |
+//! | [`changes`] | [`Changes`]: what is changed of a node |
 //! | [`handle`] | [`Handle`]: bytes of an open file |
 //! | [`folder`] | [`Folder`]: a folder that is listed |
 //! | [`locks`] | locks of ranges that programs take |
 //! | [`walk`] | paths that are followed, for callers that have no kernel to do so |
+//! | `known` | what protects folders, remembered as long as nobody commits |
 //! | [`xattr`] | extended attributes, which are the member's attributes |
 //! | [`shown`] | nodes that no record has: `T.npy`, `.engram/query/…` |
 
 #![deny(missing_docs)]
 
+pub mod asked;
+pub mod caller;
+pub mod changes;
 pub mod errno;
 pub mod folder;
 pub mod fs;
 pub mod handle;
+mod known;
 pub mod locks;
 pub mod properties;
 pub mod shown;
@@ -39,11 +48,14 @@ pub mod stat;
 pub mod walk;
 pub mod xattr;
 
+pub use asked::{Asked, Opened};
+pub use caller::Caller;
+pub use changes::{Changes, Time};
 pub use engram::LockMode;
 pub use errno::{Errno, Result};
 pub use folder::{Entry, Folder};
-pub use fs::{Changes, Clash, Fs, Ino, Maker, Options, ROOT, Statfs, Time, now};
+pub use fs::{Clash, Fs, Ino, Maker, Options, ROOT, Statfs, now};
 pub use handle::{Handle, OpenFlags, Whence};
 pub use locks::{ByteRange, Locks, Taker};
 pub use stat::{NodeKind, Stat};
-pub use walk::Walked;
+pub use walk::{Answer, At, Beyond, Leaves, Unanswered, Walked};

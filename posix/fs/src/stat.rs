@@ -90,6 +90,24 @@ pub(crate) struct Defaults {
     pub gid: u32,
 }
 
+/// The kind of an object.
+pub(crate) fn kind_of(info: &ObjectInfo) -> Result<NodeKind> {
+    match Properties::parse(&info.properties)? {
+        Some(kept) => PosixProperties::parse(kept.rest).map(|posix| posix.kind),
+        None => Ok(NodeKind::File),
+    }
+}
+
+impl Defaults {
+    /// The mode and the group of a group.
+    pub(crate) fn of_group(self, info: &GroupInfo) -> Result<(u16, u32)> {
+        match Properties::parse(&info.properties)? {
+            Some(kept) => PosixProperties::parse(kept.rest).map(|posix| (posix.mode, posix.gid)),
+            None => Ok((self.mode & 0o7777, self.gid)),
+        }
+    }
+}
+
 impl Stat {
     /// Of an object, with this many names.
     pub(crate) fn of_object(info: &ObjectInfo, nlink: u32, defaults: Defaults) -> Result<Stat> {
@@ -138,13 +156,7 @@ impl Stat {
         defaults: Defaults,
     ) -> Result<Stat> {
         let kept = Properties::parse(&info.properties)?;
-        let (mode, gid) = match kept {
-            Some(kept) => {
-                let posix = PosixProperties::parse(kept.rest)?;
-                (posix.mode, posix.gid)
-            }
-            None => (defaults.mode & 0o7777, defaults.gid),
-        };
+        let (mode, gid) = defaults.of_group(info)?;
         let groups = match times {
             Some(times) => times.groups,
             None => groups()?,

@@ -1,0 +1,168 @@
+//! What protects folders, and where their names lead, remembered as long as nobody commits.
+//!
+//! A walk looks up the folder of each name on its way, and asks it whether the caller may search
+//! it. What it found is remembered with the id of a commit that looks saw before. *Invariant*:
+//! while the newest commit is that one, what is remembered is so; with any other it is looked up
+//! again. (The newest commit may be one that no look sees yet: what is found then is remembered
+//! with the one before, and so never used.) A namespace of several realms has no one id, and the
+//! thread of a batch sees what nobody has committed: both look each time.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use engram::Member;
+
+use crate::caller::Protection;
+use crate::errno::{Result, gone_is_stale, refuse};
+use crate::fs::{Fs, Ino, Node, ROOT};
+use crate::stat::NodeKind;
+
+/// So many folders, and so many names, are remembered at most.
+const PLACES: usize = 1 << 9;
+
+/// A folder on the way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownFolder {
+    pub ino: Ino,
+    /// The folder that it is in; of the root, itself.
+    pub above: Ino,
+    pub protection: Protection,
+}
+
+/// The commits that matter to one walk.
+pub(crate) struct Moment {
+    /// The one with which what is remembered has to be; `None`: nothing is.
+    newest: Option<u64>,
+    /// The one with which what is found is remembered, once something is.
+    seen: Option<u64>,
+}
+
+/// A name that led to a folder.
+struct KnownName {
+    commit: u64,
+    parent: Ino,
+    name: Box<[u8]>,
+    folder: KnownFolder,
+}
+
+/// What was found last, each in one of many places.
+pub(crate) struct Known {
+    folders: Vec<Mutex<Option<(u64, KnownFolder)>>>,
+    names: Vec<Mutex<Option<KnownName>>>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Known {
+            folders: (0..PLACES).map(|_| Mutex::new(None)).collect(),
+            names: (0..PLACES).map(|_| Mutex::new(None)).collect(),
+        }
+    }
+}
+
+impl Known {
+    fn folder(&self, ino: Ino) -> &Mutex<Option<(u64, KnownFolder)>> {
+        &self.folders[(ino ^ ino >> 20) as usize % PLACES]
+    }
+
+    fn name(&self, parent: Ino, name: &[u8]) -> &Mutex<Option<KnownName>> {
+        // FNV-1a: names are short, and a place that two share costs a look.
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        let hash = name.iter().fold(parent ^ 0xcbf2_9ce4_8422_2325, step);
+        &self.names[(hash ^ hash >> 32) as usize % PLACES]
+    }
+}
+
+impl Fs {
+    /// The moment at which a walk begins.
+    pub(crate) fn moment(&self) -> Result<Moment> {
+        let newest = if engram::in_batch() { None } else { self.namespace().newest_commit()? };
+        Ok(Moment { newest, seen: None })
+    }
+
+    /// The commit with which is remembered what is looked up from now on.
+    fn seen(&self, moment: &mut Moment) -> Result<Option<u64>> {
+        if moment.newest.is_some() && moment.seen.is_none() {
+            moment.seen = self.namespace().last_commit()?;
+        }
+        Ok(moment.seen)
+    }
+
+    /// A folder, as it was at this moment or is by now; `ENOTDIR` of what is none, `ESTALE` of what
+    /// is gone.
+    pub(crate) fn known_folder(&self, ino: Ino, moment: &mut Moment) -> Result<KnownFolder> {
+        let place = self.inner.known.folder(ino);
+        let known = *lock(place);
+        if let (Some((commit, folder)), Some(newest)) = (known, moment.newest)
+            && commit == newest
+            && folder.ino == ino
+        {
+            return Ok(folder);
+        }
+        let gid = match self.node(ino)? {
+            Node::Member(Member::Group(gid)) => gid,
+            Node::Member(Member::Object(_)) => refuse!(ENOTDIR, "node {ino:#x} is no folder"),
+            Node::Shown(_) => return self.known_shown(ino),
+        };
+        let seen = self.seen(moment)?;
+        let folder = self.read_folder(ino, gid)?;
+        if let Some(seen) = seen {
+            *lock(place) = Some((seen, folder));
+        }
+        Ok(folder)
+    }
+
+    /// The folder of a name, if it is remembered.
+    pub(crate) fn known_name(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        moment: &Moment,
+    ) -> Option<KnownFolder> {
+        let place = lock(self.inner.known.name(parent, name));
+        let known = place.as_ref().filter(|known| {
+            moment.newest == Some(known.commit) && known.parent == parent && *known.name == *name
+        });
+        known.map(|known| known.folder)
+    }
+
+    /// Has `look` find the folder of a name, and remembers it.
+    pub(crate) fn find_folder(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        moment: &mut Moment,
+        look: impl FnOnce(&mut Moment) -> Result<Option<KnownFolder>>,
+    ) -> Result<Option<KnownFolder>> {
+        let seen = self.seen(moment)?;
+        let found = look(moment)?;
+        if let (Some(commit), Some(folder)) = (seen, found) {
+            let known = KnownName { commit, parent, name: name.into(), folder };
+            *lock(self.inner.known.name(parent, name)) = Some(known);
+        }
+        Ok(found)
+    }
+
+    fn read_folder(&self, ino: Ino, gid: u64) -> Result<KnownFolder> {
+        let info = self.namespace().group(gid).map_err(gone_is_stale)?;
+        let (mode, gid) = self.inner.defaults.of_group(&info)?;
+        let above = match info.parent {
+            0 => ROOT,
+            above => self.ino_of(Member::Group(above)),
+        };
+        let protection = Protection { kind: NodeKind::Folder, mode, uid: info.owner, gid };
+        Ok(KnownFolder { ino, above, protection })
+    }
+
+    /// A folder that is only shown.
+    fn known_shown(&self, ino: Ino) -> Result<KnownFolder> {
+        let stat = self.stat_shown(ino)?;
+        if stat.kind != NodeKind::Folder {
+            refuse!(ENOTDIR, "node {ino:#x} is no folder");
+        }
+        Ok(KnownFolder { ino, above: self.parent_of_shown(ino)?, protection: (&stat).into() })
+    }
+}
+
+fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}
