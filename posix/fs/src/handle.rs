@@ -267,15 +267,17 @@ impl Handle {
 
     /// The same; where that was, and how many bytes.
     pub fn write_where(&self, offset: u64, data: &[u8]) -> Result<(u64, usize)> {
+        self.write_as(self.append, offset, data)
+    }
+
+    /// The same, and whether behind the end, which a program may change of what is open.
+    pub fn write_as(&self, append: bool, offset: u64, data: &[u8]) -> Result<(u64, usize)> {
         if !self.flags.write {
             refuse!(EBADF, "the file was opened for reading alone");
         }
         let file = self.core.file()?;
-        let written = if self.append {
-            file.append(data)
-        } else {
-            file.write_at(offset, data).map(|()| offset)
-        };
+        let written =
+            if append { file.append(data) } else { file.write_at(offset, data).map(|()| offset) };
         let at = written.map_err(|error| kept_size(file, error))?;
         Ok((at, data.len()))
     }

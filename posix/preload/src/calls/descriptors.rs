@@ -1,0 +1,259 @@
+//! Making, closing, duplicating and steering descriptors.
+
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
+
+use engram_fs::Whence;
+use libc::{mode_t, off_t};
+
+use crate::descriptions::What;
+use crate::descriptors::{self, Held};
+use crate::inside::is_inside;
+use crate::places::{by_path, inside};
+use crate::real::{interpose, real, set_errno};
+
+/// `O_TMPFILE` without the bits of `O_DIRECTORY`: a mode follows it, too.
+const TMPFILE: c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
+/// Opens a path from a folder.
+unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: a string, as the program gave it.
+    unsafe {
+        by_path(
+            folder,
+            path,
+            |tree, _, asked, at| Ok(descriptors::add(tree, asked.open(at, flags, mode)?, flags)?),
+            |folder, path| {
+                let fd = real!(
+                    openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int
+                );
+                if is_inside() { descriptors::hide(fd) } else { fd }
+            },
+        )
+    }
+}
+
+fn close_one(fd: c_int) -> c_int {
+    if is_inside() {
+        descriptors::forget(fd);
+    } else if !descriptors::close(fd) {
+        return descriptors::bad_number();
+    }
+    real!(close(fd: c_int) -> c_int)
+}
+
+/// Closes numbers, but for the engine's own.
+fn close_numbers(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let closes = flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0;
+    let mut from = first;
+    let numbers: Vec<(c_int, bool)> = descriptors::in_range(first, last).collect();
+    for (fd, hidden) in numbers {
+        if hidden {
+            let before = fd as c_uint;
+            if before > from && close_plain(from, before - 1, flags) != 0 {
+                return -1;
+            }
+            from = before + 1;
+        } else if closes {
+            descriptors::close(fd);
+        }
+    }
+    if from > last { 0 } else { close_plain(from, last, flags) }
+}
+
+fn close_plain(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    real!(close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int)
+}
+
+/// Has a number stand for what another one does.
+fn copy_to(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    if !is_inside() && (descriptors::is_hidden(fd) || descriptors::is_hidden(to)) {
+        return descriptors::bad_number();
+    }
+    let done = real!(dup3(fd: c_int, to: c_int, flags: c_int) -> c_int);
+    if done >= 0 && (descriptors::is_ours(fd) || descriptors::is_ours(to)) {
+        descriptors::copy(fd, to);
+    }
+    done
+}
+
+fn noted_copy(fd: c_int, new: c_int) -> c_int {
+    if new >= 0 && descriptors::is_ours(fd) {
+        descriptors::copy(fd, new);
+    }
+    new
+}
+
+/// Moves the offset of an open file.
+fn seek(held: &Held, offset: off_t, whence: c_int) -> off_t {
+    inside(|| {
+        let description = held.description();
+        let place = description.offset();
+        if description.what() == What::Folder {
+            // A place is what telldir has told.
+            return match (whence, u64::try_from(offset)) {
+                (libc::SEEK_SET, Ok(to)) => {
+                    place.set(to);
+                    Ok(offset)
+                }
+                (libc::SEEK_CUR, Ok(0)) => Ok(place.get() as off_t),
+                _ => Err(refused(libc::EINVAL, "a folder has no such place")),
+            };
+        }
+        let file = held.file()?;
+        let from = match whence {
+            libc::SEEK_SET => 0,
+            libc::SEEK_CUR => place.get(),
+            libc::SEEK_END => file.stat()?.size,
+            libc::SEEK_DATA | libc::SEEK_HOLE => {
+                let what = if whence == libc::SEEK_DATA { Whence::Data } else { Whence::Hole };
+                let Ok(from) = u64::try_from(offset) else {
+                    return Err(refused(libc::ENXIO, "there is nothing before the beginning"));
+                };
+                let found = file.seek(what, from)?;
+                place.set(found);
+                return Ok(found as off_t);
+            }
+            _ => return Err(refused(libc::EINVAL, "lseek does not go from there")),
+        };
+        match from.checked_add_signed(offset).filter(|to| *to <= i64::MAX as u64) {
+            Some(to) => {
+                place.set(to);
+                Ok(to as off_t)
+            }
+            None => Err(refused(libc::EINVAL, "there is nothing before the beginning")),
+        }
+    })
+}
+
+/// An error of this library's own.
+pub fn refused(code: c_int, what: &str) -> engram_fs::Errno {
+    engram_fs::Errno::new(code, what)
+}
+
+/// The flags that `F_SETFL` changes.
+const SETTABLE: c_int =
+    libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME | libc::O_NONBLOCK;
+
+fn control(fd: c_int, command: c_int, argument: c_long) -> c_int {
+    let held = if is_inside() { None } else { descriptors::get(fd) };
+    if held.is_none() && !is_inside() && descriptors::is_hidden(fd) {
+        return descriptors::bad_number();
+    }
+    let kernel = || real!(fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int);
+    let Some(held) = held else { return kernel() };
+    let description = held.description();
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => noted_copy(fd, kernel()),
+        libc::F_GETFL => description.flags(),
+        libc::F_SETFL => {
+            let kept = description.flags() & !SETTABLE;
+            description.set_flags(kept | argument as c_int & SETTABLE);
+            0
+        }
+        libc::F_GETFD | libc::F_SETFD => kernel(),
+        _ => super::locks::control(&held, command, argument),
+    }
+}
+
+interpose! {
+    /// Opens a file.
+    [open, open64, __open, __open64](path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { open_at(libc::AT_FDCWD, path, flags, mode_of(flags, mode)) }
+    }
+
+    /// Opens a file from a folder.
+    [openat, openat64](folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { open_at(folder, path, flags, mode_of(flags, mode)) }
+    }
+
+    /// Opens a file that is there.
+    [__open_2, __open64_2](path: *const c_char, flags: c_int) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { open_at(libc::AT_FDCWD, path, flags, 0) }
+    }
+
+    /// Opens a file that is there, from a folder.
+    [__openat_2, __openat64_2](folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { open_at(folder, path, flags, 0) }
+    }
+
+    /// Makes a file, or makes one empty.
+    [creat, creat64](path: *const c_char, mode: mode_t) -> c_int {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+        // SAFETY: the program's promise.
+        unsafe { open_at(libc::AT_FDCWD, path, flags, mode) }
+    }
+
+    /// Closes a number.
+    [close, __close](fd: c_int) -> c_int {
+        close_one(fd)
+    }
+
+    /// Closes numbers.
+    [close_range](first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        if first > last {
+            set_errno(libc::EINVAL);
+            return -1;
+        }
+        close_numbers(first, last, flags)
+    }
+
+    /// Closes all numbers from one on.
+    [closefrom](first: c_int) -> () {
+        close_numbers(first.max(0) as c_uint, c_uint::MAX, 0);
+    }
+
+    /// A further number for an open file.
+    [dup](fd: c_int) -> c_int {
+        if !is_inside() && descriptors::is_hidden(fd) {
+            return descriptors::bad_number();
+        }
+        noted_copy(fd, real!(dup(fd: c_int) -> c_int))
+    }
+
+    /// A certain number for an open file.
+    [dup2, __dup2](fd: c_int, to: c_int) -> c_int {
+        if fd == to {
+            return real!(dup2(fd: c_int, to: c_int) -> c_int);
+        }
+        copy_to(fd, to, 0)
+    }
+
+    /// The same, by flags.
+    [dup3](fd: c_int, to: c_int, flags: c_int) -> c_int {
+        copy_to(fd, to, flags)
+    }
+
+    /// Asks and changes how a file is open.
+    [fcntl, fcntl64, __fcntl](fd: c_int, command: c_int, argument: c_long) -> c_int {
+        control(fd, command, argument)
+    }
+
+    /// Controls a device, which no file of ours is.
+    [ioctl](fd: c_int, request: c_ulong, argument: c_long) -> c_int {
+        const FIOCLEX: c_ulong = 0x5451;
+        const FIONCLEX: c_ulong = 0x5450;
+        if is_inside() || !descriptors::is_ours(fd) || matches!(request, FIOCLEX | FIONCLEX) {
+            return real!(ioctl(fd: c_int, request: c_ulong, argument: c_long) -> c_int);
+        }
+        set_errno(libc::ENOTTY);
+        -1
+    }
+
+    /// Moves the offset of an open file.
+    [lseek, lseek64, llseek, __lseek](fd: c_int, offset: off_t, whence: c_int) -> off_t {
+        let held = if is_inside() { None } else { descriptors::get(fd) };
+        match held {
+            Some(held) => seek(&held, offset, whence),
+            None => real!(lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t),
+        }
+    }
+}
+
+/// The mode, where one is given.
+fn mode_of(flags: c_int, mode: mode_t) -> mode_t {
+    if flags & (libc::O_CREAT | TMPFILE) == 0 { 0 } else { mode }
+}

@@ -1,0 +1,217 @@
+//! Locks of files: `fcntl`'s, `flock`'s and `lockf`'s.
+//!
+//! The file system has them by owner: of `fcntl`'s the process, of the others the description
+//! ([`engram_fs::Locks`]).
+
+use std::ffi::{c_int, c_long, c_short};
+use std::time::Duration;
+
+use engram_fs::{ByteRange, Handle, LockMode, Result, Taker};
+use libc::off_t;
+
+use crate::calls::descriptors::refused;
+use crate::descriptors::{self, Held};
+use crate::inside::is_inside;
+use crate::places::inside;
+use crate::real::{interpose, real, set_errno};
+
+/// Between two looks whether a lock has come free.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// Whose a lock is: the process's, or the description's.
+fn taker(held: &Held, by_process: bool) -> Taker {
+    let description = held.number() as u64;
+    let owner = if by_process { u64::from(std::process::id()) } else { 1 << 40 | description };
+    Taker { owner, description }
+}
+
+/// The range that a program's `flock` names.
+fn range(held: &Held, lock: &libc::flock) -> Result<ByteRange> {
+    let from = match c_int::from(lock.l_whence) {
+        libc::SEEK_SET => 0,
+        libc::SEEK_CUR => held.description().offset().get() as off_t,
+        libc::SEEK_END => held.file()?.stat()?.size as off_t,
+        _ => return Err(refused(libc::EINVAL, "a lock does not go from there")),
+    };
+    let start = from.checked_add(lock.l_start);
+    // A negative length goes backwards.
+    let (start, len) = match (start, lock.l_len) {
+        (Some(start), len) if len < 0 => (start.checked_add(len), len.checked_neg()),
+        (start, len) => (start, Some(len)),
+    };
+    match (start, len) {
+        (Some(start), Some(len)) if start >= 0 => {
+            Ok(ByteRange { from: start as u64, len: len as u64 })
+        }
+        _ => Err(refused(libc::EINVAL, "a lock begins at the beginning, or behind it")),
+    }
+}
+
+/// Takes a lock, or says that another has it.
+fn try_lock(held: &Held, taker: Taker, mode: LockMode, range: ByteRange) -> c_int {
+    inside(|| {
+        let file = held.file()?;
+        let got = held.opened()?.locks.try_lock(file, taker, mode, range)?;
+        if got { Ok(0) } else { Err(refused(libc::EAGAIN, "another has a lock there")) }
+    })
+}
+
+/// Takes a lock, and waits for it.
+fn wait(held: &Held, taker: Taker, mode: LockMode, range: ByteRange) -> c_int {
+    loop {
+        let done = try_lock(held, taker, mode, range);
+        if done == 0 || crate::real::errno() != libc::EAGAIN {
+            return done;
+        }
+        let time = libc::timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.subsec_nanos().into() };
+        // SAFETY: a time; the rest is not asked for. A signal ends the wait, as POSIX has it.
+        if unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) } != 0 {
+            return -1;
+        }
+    }
+}
+
+fn unlock(held: &Held, taker: Taker, range: ByteRange) -> c_int {
+    inside(|| {
+        held.opened()?.locks.unlock(held.file()?, taker.owner, range)?;
+        Ok(0)
+    })
+}
+
+/// The mode of a lock that this description may take.
+fn mode_for(held: &Held, kind: c_int) -> Result<Option<LockMode>> {
+    let access = held.description().flags() & libc::O_ACCMODE;
+    match kind {
+        libc::F_UNLCK => Ok(None),
+        libc::F_RDLCK if access != libc::O_WRONLY => Ok(Some(LockMode::Read)),
+        libc::F_WRLCK if access != libc::O_RDONLY => Ok(Some(LockMode::Write)),
+        libc::F_RDLCK | libc::F_WRLCK => {
+            Err(refused(libc::EBADF, "the file was not opened for such a lock"))
+        }
+        _ => Err(refused(libc::EINVAL, "there is no such lock")),
+    }
+}
+
+/// `fcntl` with a command of locks, or another.
+pub fn control(held: &Held, command: c_int, argument: c_long) -> c_int {
+    let by_process = matches!(command, libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW);
+    let by_description =
+        matches!(command, libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW);
+    if !by_process && !by_description {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    // SAFETY: the program's promise.
+    let lock = unsafe { &mut *(argument as *mut libc::flock) };
+    let taker = taker(held, by_process);
+    let mut asked = None;
+    let known: c_int = inside(|| {
+        let mode = if matches!(command, libc::F_GETLK | libc::F_OFD_GETLK) {
+            let writes = c_int::from(lock.l_type) == libc::F_WRLCK;
+            Some(if writes { LockMode::Write } else { LockMode::Read })
+        } else {
+            mode_for(held, lock.l_type.into())?
+        };
+        asked = Some((mode, range(held, lock)?));
+        Ok(0)
+    });
+    let Some((mode, range)) = asked.filter(|_| known == 0) else { return -1 };
+    match (command, mode) {
+        (libc::F_GETLK | libc::F_OFD_GETLK, Some(mode)) => tell(held, taker, mode, range, lock),
+        (_, None) => unlock(held, taker, range),
+        (libc::F_SETLK | libc::F_OFD_SETLK, Some(mode)) => try_lock(held, taker, mode, range),
+        (_, Some(mode)) => wait(held, taker, mode, range),
+    }
+}
+
+/// Says which lock is in the way.
+fn tell(
+    held: &Held,
+    taker: Taker,
+    mode: LockMode,
+    range: ByteRange,
+    lock: &mut libc::flock,
+) -> c_int {
+    inside(|| {
+        let file: &Handle = held.file()?;
+        let found = held.opened()?.locks.in_the_way(file, taker.owner, mode, range)?;
+        match found {
+            None => lock.l_type = libc::F_UNLCK as c_short,
+            Some(found) => {
+                let writes = found.mode == LockMode::Write;
+                lock.l_type = if writes { libc::F_WRLCK } else { libc::F_RDLCK } as c_short;
+                lock.l_whence = libc::SEEK_SET as c_short;
+                (lock.l_start, lock.l_len) = (found.from as off_t, found.len as off_t);
+                // The kernel has it, and says of no process that it is whose.
+                lock.l_pid = -1;
+            }
+        }
+        Ok(0)
+    })
+}
+
+const ALL: ByteRange = ByteRange { from: 0, len: 0 };
+
+interpose! {
+    /// Locks a file as a whole.
+    [flock](fd: c_int, operation: c_int) -> c_int {
+        let held = if is_inside() { None } else { descriptors::get(fd) };
+        let Some(held) = held else {
+            return real!(flock(fd: c_int, operation: c_int) -> c_int);
+        };
+        let taker = taker(&held, false);
+        let done = match operation & !libc::LOCK_NB {
+            libc::LOCK_UN => return unlock(&held, taker, ALL),
+            libc::LOCK_SH if operation & libc::LOCK_NB == 0 => {
+                wait(&held, taker, LockMode::Read, ALL)
+            }
+            libc::LOCK_EX if operation & libc::LOCK_NB == 0 => {
+                wait(&held, taker, LockMode::Write, ALL)
+            }
+            libc::LOCK_SH => try_lock(&held, taker, LockMode::Read, ALL),
+            libc::LOCK_EX => try_lock(&held, taker, LockMode::Write, ALL),
+            _ => {
+                set_errno(libc::EINVAL);
+                return -1;
+            }
+        };
+        done
+    }
+
+    /// Locks from the offset on.
+    [lockf, lockf64](fd: c_int, command: c_int, size: off_t) -> c_int {
+        let held = if is_inside() { None } else { descriptors::get(fd) };
+        let Some(held) = held else {
+            return real!(lockf(fd: c_int, command: c_int, size: off_t) -> c_int);
+        };
+        // SAFETY: plain data, for which zeros are valid.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_whence = libc::SEEK_CUR as c_short;
+        lock.l_len = size;
+        lock.l_type = libc::F_WRLCK as c_short;
+        let command = match command {
+            libc::F_LOCK => libc::F_SETLKW,
+            libc::F_TLOCK => libc::F_SETLK,
+            libc::F_ULOCK => {
+                lock.l_type = libc::F_UNLCK as c_short;
+                libc::F_SETLK
+            }
+            libc::F_TEST => {
+                let at = &raw mut lock as c_long;
+                if control(&held, libc::F_GETLK, at) != 0 {
+                    return -1;
+                }
+                if lock.l_type == libc::F_UNLCK as c_short {
+                    return 0;
+                }
+                set_errno(libc::EACCES);
+                return -1;
+            }
+            _ => {
+                set_errno(libc::EINVAL);
+                return -1;
+            }
+        };
+        control(&held, command, &raw mut lock as c_long)
+    }
+}

@@ -1,0 +1,385 @@
+//! Making, finding, changing and taking names.
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+
+use engram_fs::Clash;
+use libc::{dev_t, mode_t};
+
+use crate::places::{by_path, by_path_of, by_two_paths};
+use crate::process;
+use crate::real::{interpose, real, set_errno};
+
+unsafe fn access_at(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+    let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    let effective = flags & libc::AT_EACCESS != 0;
+    let caller = || {
+        if effective { process::caller().clone() } else { process::real_caller() }
+    };
+    // SAFETY: a string, as the program gave it.
+    unsafe {
+        by_path_of(
+            caller,
+            folder,
+            path,
+            |_, _, asked, at| asked.access(at, mode, follow).map(|()| 0),
+            |folder, path| {
+                real!(
+                    faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int)
+                        -> c_int
+                )
+            },
+        )
+    }
+}
+
+unsafe fn make_folder(folder: c_int, path: *const c_char, mode: mode_t) -> c_int {
+    // SAFETY: a string, as the program gave it.
+    unsafe {
+        by_path(
+            folder,
+            path,
+            |_, _, asked, at| asked.mkdir(at, mode).map(|_| 0),
+            |folder, path| real!(mkdirat(folder: c_int, path: *const c_char, mode: mode_t) -> c_int),
+        )
+    }
+}
+
+unsafe fn make_node(folder: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
+    // SAFETY: a string, as the program gave it.
+    unsafe {
+        by_path(
+            folder,
+            path,
+            |_, _, asked, at| asked.mknod(at, mode, device).map(|_| 0),
+            |folder, path| {
+                real!(
+                    mknodat(folder: c_int, path: *const c_char, mode: mode_t, device: dev_t)
+                        -> c_int
+                )
+            },
+        )
+    }
+}
+
+unsafe fn make_link(target: *const c_char, folder: c_int, path: *const c_char) -> c_int {
+    // SAFETY: strings, as the program gave them.
+    unsafe {
+        by_path(
+            folder,
+            path,
+            |_, _, asked, at| asked.symlink(CStr::from_ptr(target).to_bytes(), at).map(|_| 0),
+            |folder, path| {
+                real!(
+                    symlinkat(target: *const c_char, folder: c_int, path: *const c_char) -> c_int
+                )
+            },
+        )
+    }
+}
+
+unsafe fn read_link(folder: c_int, path: *const c_char, to: *mut c_char, size: usize) -> isize {
+    if size == 0 {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    // SAFETY: a string and a buffer, as the program gave them.
+    unsafe {
+        by_path(
+            folder,
+            path,
+            |_, _, asked, at| {
+                let target = asked.readlink(at)?;
+                let count = target.len().min(size);
+                std::ptr::copy_nonoverlapping(target.as_ptr(), to.cast::<u8>(), count);
+                Ok(count as isize)
+            },
+            |folder, path| {
+                real!(
+                    readlinkat(folder: c_int, path: *const c_char, to: *mut c_char, size: usize)
+                        -> isize
+                )
+            },
+        )
+    }
+}
+
+unsafe fn unlink_at(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: a string, as the program gave it.
+    unsafe {
+        by_path(
+            folder,
+            path,
+            |_, _, asked, at| match flags {
+                0 => asked.unlink(at).map(|()| 0),
+                libc::AT_REMOVEDIR => asked.rmdir(at).map(|()| 0),
+                _ => Err(crate::calls::descriptors::refused(
+                    libc::EINVAL,
+                    "unlinkat has no such flags",
+                )
+                .into()),
+            },
+            |folder, path| real!(unlinkat(folder: c_int, path: *const c_char, flags: c_int) -> c_int),
+        )
+    }
+}
+
+unsafe fn rename_at(
+    old: (c_int, *const c_char),
+    new: (c_int, *const c_char),
+    flags: c_uint,
+) -> c_int {
+    let clash = match flags {
+        0 => Some(Clash::Replace),
+        libc::RENAME_NOREPLACE => Some(Clash::Refuse),
+        libc::RENAME_EXCHANGE => Some(Clash::Exchange),
+        _ => None,
+    };
+    // SAFETY: strings, as the program gave them.
+    unsafe {
+        by_two_paths(
+            old,
+            new,
+            |asked, old, new| match clash {
+                Some(clash) => asked.rename(old, new, clash),
+                None => Err(crate::calls::descriptors::refused(
+                    libc::EINVAL,
+                    "renameat2 has no such flags",
+                )
+                .into()),
+            },
+            |(from, old), (to, new)| {
+                if flags == 0 {
+                    return real!(
+                        renameat(from: c_int, old: *const c_char, to: c_int, new: *const c_char)
+                            -> c_int
+                    );
+                }
+                real!(
+                    renameat2(from: c_int, old: *const c_char, to: c_int, new: *const c_char,
+                        flags: c_uint) -> c_int
+                )
+            },
+        )
+    }
+}
+
+unsafe fn link_at(old: (c_int, *const c_char), new: (c_int, *const c_char), flags: c_int) -> c_int {
+    // SAFETY: strings, as the program gave them.
+    unsafe {
+        by_two_paths(
+            old,
+            new,
+            |asked, old, new| {
+                let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
+                asked.link(old, new, follow).map(drop)
+            },
+            |(from, old), (to, new)| {
+                real!(
+                    linkat(from: c_int, old: *const c_char, to: c_int, new: *const c_char,
+                        flags: c_int) -> c_int
+                )
+            },
+        )
+    }
+}
+
+const HERE: c_int = libc::AT_FDCWD;
+
+interpose! {
+    /// Whether the real user may do something.
+    [access](path: *const c_char, mode: c_int) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { access_at(HERE, path, mode, 0) }
+    }
+
+    /// Whether the effective user may do something.
+    [euidaccess, eaccess](path: *const c_char, mode: c_int) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { access_at(HERE, path, mode, libc::AT_EACCESS) }
+    }
+
+    /// Whether a user may do something, from a folder.
+    [faccessat](folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { access_at(folder, path, mode, flags) }
+    }
+
+    /// A further name.
+    [link](old: *const c_char, new: *const c_char) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { link_at((HERE, old), (HERE, new), 0) }
+    }
+
+    /// A further name, from folders.
+    [linkat](from: c_int, old: *const c_char, to: c_int, new: *const c_char, flags: c_int)
+        -> c_int
+    {
+        // SAFETY: the program's promise.
+        unsafe { link_at((from, old), (to, new), flags) }
+    }
+
+    /// Makes a symbolic link.
+    [symlink](target: *const c_char, path: *const c_char) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { make_link(target, HERE, path) }
+    }
+
+    /// Makes a symbolic link, from a folder.
+    [symlinkat](target: *const c_char, folder: c_int, path: *const c_char) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { make_link(target, folder, path) }
+    }
+
+    /// Where a symbolic link leads.
+    [readlink](path: *const c_char, to: *mut c_char, size: usize) -> isize {
+        // SAFETY: the program's promise.
+        unsafe { read_link(HERE, path, to, size) }
+    }
+
+    /// Where a symbolic link leads, from a folder.
+    [readlinkat](folder: c_int, path: *const c_char, to: *mut c_char, size: usize) -> isize {
+        // SAFETY: the program's promise.
+        unsafe { read_link(folder, path, to, size) }
+    }
+
+    /// Where a symbolic link leads, into memory of a known size.
+    [__readlink_chk](path: *const c_char, to: *mut c_char, size: usize, room: usize) -> isize {
+        if size > room {
+            return real!(
+                __readlink_chk(path: *const c_char, to: *mut c_char, size: usize, room: usize)
+                    -> isize
+            );
+        }
+        // SAFETY: the program's promise.
+        unsafe { read_link(HERE, path, to, size) }
+    }
+
+    /// Where a symbolic link leads, from a folder, into memory of a known size.
+    [__readlinkat_chk](
+        folder: c_int, path: *const c_char, to: *mut c_char, size: usize, room: usize
+    ) -> isize {
+        if size > room {
+            return real!(
+                __readlinkat_chk(folder: c_int, path: *const c_char, to: *mut c_char,
+                    size: usize, room: usize) -> isize
+            );
+        }
+        // SAFETY: the program's promise.
+        unsafe { read_link(folder, path, to, size) }
+    }
+
+    /// Takes a name away.
+    [unlink](path: *const c_char) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { unlink_at(HERE, path, 0) }
+    }
+
+    /// Takes a name away, from a folder.
+    [unlinkat](folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { unlink_at(folder, path, flags) }
+    }
+
+    /// Removes an empty folder.
+    [rmdir](path: *const c_char) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { unlink_at(HERE, path, libc::AT_REMOVEDIR) }
+    }
+
+    /// Removes whatever has a name.
+    [remove](path: *const c_char) -> c_int {
+        let before = crate::real::errno();
+        // SAFETY: the program's promise.
+        let done = unsafe { unlink_at(HERE, path, 0) };
+        if done == 0 || !matches!(crate::real::errno(), libc::EISDIR | libc::EPERM) {
+            return done;
+        }
+        let why = crate::real::errno();
+        // SAFETY: the program's promise.
+        let done = unsafe { unlink_at(HERE, path, libc::AT_REMOVEDIR) };
+        if done == 0 {
+            set_errno(before);
+        } else if crate::real::errno() == libc::ENOTDIR {
+            set_errno(why);
+        }
+        done
+    }
+
+    /// Gives another name.
+    [rename](old: *const c_char, new: *const c_char) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { rename_at((HERE, old), (HERE, new), 0) }
+    }
+
+    /// Gives another name, from folders.
+    [renameat](from: c_int, old: *const c_char, to: c_int, new: *const c_char) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { rename_at((from, old), (to, new), 0) }
+    }
+
+    /// The same, by flags.
+    [renameat2](from: c_int, old: *const c_char, to: c_int, new: *const c_char, flags: c_uint)
+        -> c_int
+    {
+        // SAFETY: the program's promise.
+        unsafe { rename_at((from, old), (to, new), flags) }
+    }
+
+    /// Makes a folder.
+    [mkdir](path: *const c_char, mode: mode_t) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { make_folder(HERE, path, mode) }
+    }
+
+    /// Makes a folder, from another one.
+    [mkdirat](folder: c_int, path: *const c_char, mode: mode_t) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { make_folder(folder, path, mode) }
+    }
+
+    /// Makes a FIFO.
+    [mkfifo](path: *const c_char, mode: mode_t) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { make_node(HERE, path, mode & 0o7777 | libc::S_IFIFO, 0) }
+    }
+
+    /// Makes a FIFO, from a folder.
+    [mkfifoat](folder: c_int, path: *const c_char, mode: mode_t) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { make_node(folder, path, mode & 0o7777 | libc::S_IFIFO, 0) }
+    }
+
+    /// Makes a special file.
+    [mknod](path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { make_node(HERE, path, mode, device) }
+    }
+
+    /// Makes a special file, from a folder.
+    [mknodat](folder: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { make_node(folder, path, mode, device) }
+    }
+
+    /// As programs made it until 2.32.
+    [__xmknod](version: c_int, path: *const c_char, mode: mode_t, device: *const dev_t) -> c_int {
+        if version != 0 {
+            set_errno(libc::EINVAL);
+            return -1;
+        }
+        // SAFETY: the program's promise.
+        unsafe { make_node(HERE, path, mode, *device) }
+    }
+
+    /// The same, from a folder.
+    [__xmknodat](
+        version: c_int, folder: c_int, path: *const c_char, mode: mode_t, device: *const dev_t
+    ) -> c_int {
+        if version != 0 {
+            set_errno(libc::EINVAL);
+            return -1;
+        }
+        // SAFETY: the program's promise.
+        unsafe { make_node(folder, path, mode, *device) }
+    }
+}

@@ -1,0 +1,457 @@
+//! Descriptions: what `open` makes. All processes that have one share it.
+//!
+//! POSIX shares an open file's offset and flags between the descriptors that `dup` makes, a parent
+//! and the child that it forks, and a program and the one that it becomes by `exec`. So they lie in
+//! memory that all of these map: a table of 65,536 descriptions, in a file of the kernel's without
+//! a name (`memfd_create`).
+//!
+//! # Whose they are
+//!
+//! Each process has a row in the table, with a bit for each description that it has. A description
+//! counts the bits that stand for it, and is free at zero. A process that dies, or becomes another
+//! program, leaves its row: a process that begins, or finds no room, looks for rows whose process is
+//! gone, and takes their bits away. A fork's row is made by the parent, before there is a child, so
+//! that nothing is free in between.
+//!
+//! A description that is used again has another generation, so that one that is handed over late is
+//! not taken for another.
+//!
+//! # Offsets
+//!
+//! A read or a write that goes by the offset holds the description's lock meanwhile, so that two
+//! writers write one behind the other. The lock's word is the holder's thread. One that dies with it
+//! leaves it to the next: the offset is changed last.
+
+use std::ffi::{CStr, c_int, c_long, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::real::real;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"ENGRDESC");
+/// How many there are.
+pub const DESCRIPTIONS: usize = 1 << 16;
+const PROCESSES: usize = 4096;
+const WORDS: usize = DESCRIPTIONS / 64;
+/// By which a program that is started finds the table: the numbers of two descriptors.
+pub const HANDED: &CStr = c"ENGRAM_RUN_HANDED";
+
+/// What a description is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum What {
+    /// A file.
+    File = 1,
+    /// A folder.
+    Folder = 2,
+    /// A node that was opened by `O_PATH`.
+    Node = 3,
+}
+
+/// A description.
+#[repr(C, align(64))]
+pub struct Description {
+    /// How many processes have it.
+    holders: AtomicU32,
+    /// How often it was used again.
+    generation: AtomicU32,
+    tree: AtomicU32,
+    what: AtomicU32,
+    node: AtomicU64,
+    /// Those of `open`, as `F_SETFL` may have changed them.
+    flags: AtomicU32,
+    /// The thread that goes by the offset.
+    lock: AtomicU32,
+    offset: AtomicU64,
+}
+
+/// A process that has descriptions.
+#[repr(C)]
+struct Process {
+    /// Its pid; 0: there is none.
+    pid: AtomicU32,
+    /// 1 while it is being made by its parent, whose pid that is.
+    is_begun: AtomicU32,
+    /// When it started.
+    start: AtomicU64,
+}
+
+#[repr(C)]
+struct Table {
+    magic: AtomicU64,
+    /// The file that stands for each of them among a process's descriptors.
+    marker: [AtomicU64; 2],
+    /// Where a free one is looked for next.
+    next: AtomicUsize,
+    processes: [Process; PROCESSES],
+    descriptions: [Description; DESCRIPTIONS],
+    rows: [[AtomicU64; WORDS]; PROCESSES],
+}
+
+/// The table, as this process has it.
+pub struct Shared {
+    table: &'static Table,
+    /// The table's file.
+    file: c_int,
+    /// The descriptor of which each open file's is a copy.
+    pub marker: c_int,
+}
+
+static SHARED: OnceLock<Option<Shared>> = OnceLock::new();
+/// This process's row.
+static ROW: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// The row of the child that is being forked.
+static CHILD: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// The table; it is made when the first file is opened. `None`: the kernel gave none.
+pub fn shared() -> Option<&'static Shared> {
+    SHARED.get_or_init(Shared::make).as_ref()
+}
+
+/// The table, if there is one yet.
+pub fn there() -> Option<&'static Shared> {
+    SHARED.get().and_then(Option::as_ref)
+}
+
+/// The table that the program which was here before has handed on, if it has.
+pub fn handed(numbers: &[u8]) -> Option<&'static Shared> {
+    let (file, marker) = std::str::from_utf8(numbers).ok()?.split_once(',')?;
+    let (file, marker) = (file.parse().ok()?, marker.parse().ok()?);
+    SHARED.get_or_init(|| Shared::map(file, marker)).as_ref()
+}
+
+fn seal(fd: c_int, seals: c_int) {
+    let (command, seals) = (libc::F_ADD_SEALS, c_long::from(seals));
+    real!(fcntl(fd: c_int, command: c_int, seals: c_long) -> c_int);
+}
+
+/// Which file a descriptor stands for; `None`: it is closed.
+pub fn file_of(fd: c_int) -> Option<[u64; 2]> {
+    // SAFETY: plain data, for which zeros are valid.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let to = &raw mut stat;
+    let done = real!(fstat(fd: c_int, to: *mut libc::stat) -> c_int);
+    (done == 0).then_some([stat.st_dev, stat.st_ino])
+}
+
+fn made(name: &CStr) -> Option<c_int> {
+    let flags = libc::MFD_ALLOW_SEALING;
+    // SAFETY: a string, and flags.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
+    (fd >= 0).then(|| crate::descriptors::hide(fd))
+}
+
+impl Shared {
+    fn make() -> Option<Shared> {
+        let file = made(c"engram-descriptions")?;
+        let size = size_of::<Table>() as libc::off_t;
+        if real!(ftruncate(file: c_int, size: libc::off_t) -> c_int) != 0 {
+            return None;
+        }
+        seal(file, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL);
+        // The kernel is to neither read nor write by a descriptor of ours: it would be silent.
+        let plain = made(c"engram-file")?;
+        seal(plain, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE);
+        let marker = reopened(plain)?;
+        real!(close(plain: c_int) -> c_int);
+        crate::descriptors::forget(plain);
+        let marker = crate::descriptors::hide(marker);
+        let shared = Shared { table: mapped(file)?, file, marker };
+        let own = file_of(marker)?;
+        shared.table.marker[0].store(own[0], Ordering::Relaxed);
+        shared.table.marker[1].store(own[1], Ordering::Relaxed);
+        shared.table.magic.store(MAGIC, Ordering::Release);
+        shared.enter_process().then_some(shared)
+    }
+
+    fn map(file: c_int, marker: c_int) -> Option<Shared> {
+        let table = mapped(file)?;
+        let is_one = table.magic.load(Ordering::Acquire) == MAGIC;
+        let shared = Shared { table, file, marker };
+        crate::descriptors::note_hidden(file);
+        crate::descriptors::note_hidden(marker);
+        (is_one && shared.is_marker(marker) && shared.enter_process()).then_some(shared)
+    }
+
+    /// Whether a descriptor stands for one of them.
+    pub fn is_marker(&self, fd: c_int) -> bool {
+        let own = [0, 1].map(|at: usize| self.table.marker[at].load(Ordering::Relaxed));
+        file_of(fd) == Some(own)
+    }
+
+    /// What a program that is started is to find in its environment.
+    pub fn handed(&self) -> String {
+        format!("{},{}", self.file, self.marker)
+    }
+
+    /// A description by its number.
+    pub fn description(&self, number: usize) -> &'static Description {
+        &self.table.descriptions[number]
+    }
+
+    /// Makes a description; `None`: there is no room for more.
+    pub fn make_one(&self, tree: u32, node: u64, what: What, flags: c_int) -> Option<usize> {
+        let found = self.free_one().or_else(|| {
+            self.clear_gone();
+            self.free_one()
+        })?;
+        let new = self.description(found);
+        new.generation.fetch_add(1, Ordering::Relaxed);
+        new.tree.store(tree, Ordering::Relaxed);
+        new.node.store(node, Ordering::Relaxed);
+        new.what.store(what as u32, Ordering::Relaxed);
+        new.flags.store(flags as u32, Ordering::Relaxed);
+        new.offset.store(0, Ordering::Relaxed);
+        new.lock.store(0, Ordering::Release);
+        self.row()[found / 64].fetch_or(1 << (found % 64), Ordering::Relaxed);
+        Some(found)
+    }
+
+    fn free_one(&self) -> Option<usize> {
+        let from = self.table.next.load(Ordering::Relaxed);
+        let free = |number: &usize| {
+            let holders = &self.table.descriptions[*number].holders;
+            holders.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        let found = (0..DESCRIPTIONS).map(|at| (from + at) % DESCRIPTIONS).find(free)?;
+        self.table.next.store(found + 1, Ordering::Relaxed);
+        Some(found)
+    }
+
+    /// The process has the description, too: it was handed over. `false`: it is another by now.
+    pub fn take_over(&self, number: usize, generation: u32) -> bool {
+        let Some(taken) = self.table.descriptions.get(number) else { return false };
+        let bit = 1 << (number % 64);
+        if self.row()[number / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            taken.holders.fetch_add(1, Ordering::Acquire);
+        }
+        let is_same = taken.generation.load(Ordering::Relaxed) == generation;
+        if !is_same {
+            self.give_up(number);
+        }
+        is_same
+    }
+
+    /// The process has it no more.
+    pub fn give_up(&self, number: usize) {
+        let bit = 1 << (number % 64);
+        if self.row()[number / 64].fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
+            self.table.descriptions[number].holders.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    fn row(&self) -> &'static [AtomicU64; WORDS] {
+        &self.table.rows[ROW.load(Ordering::Relaxed)]
+    }
+
+    /// Finds this process's row: its own from before an `exec`, or a free one.
+    fn enter_process(&self) -> bool {
+        let (pid, start) = (std::process::id(), start_of(std::process::id()).unwrap_or(0));
+        let is_own = |row: &Process| {
+            row.pid.load(Ordering::Acquire) == pid && row.start.load(Ordering::Relaxed) == start
+        };
+        let own = self.table.processes.iter().position(is_own);
+        let Some(row) = own.or_else(|| self.free_row(pid)) else { return false };
+        // What the program before had is not this one's, unless it is handed over.
+        self.clear_row(row);
+        self.begin_row(row, pid);
+        ROW.store(row, Ordering::Relaxed);
+        true
+    }
+
+    fn begin_row(&self, row: usize, pid: u32) {
+        let row = &self.table.processes[row];
+        row.start.store(start_of(pid).unwrap_or(0), Ordering::Relaxed);
+        row.pid.store(pid, Ordering::Relaxed);
+        row.is_begun.store(0, Ordering::Release);
+    }
+
+    fn free_row(&self, pid: u32) -> Option<usize> {
+        let free = |row: &Process| {
+            row.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let mut found = self.table.processes.iter().position(free);
+        if found.is_none() {
+            self.clear_gone();
+            found = self.table.processes.iter().position(free);
+        }
+        let row = found?;
+        self.table.processes[row].is_begun.store(1, Ordering::Release);
+        Some(row)
+    }
+
+    /// Takes the bits of a row away.
+    fn clear_row(&self, row: usize) {
+        for (at, word) in self.table.rows[row].iter().enumerate() {
+            if word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let bits = word.swap(0, Ordering::Relaxed);
+            for bit in (0..64).filter(|bit| bits & 1 << bit != 0) {
+                let left = &self.table.descriptions[at * 64 + bit];
+                left.holders.fetch_sub(1, Ordering::Release);
+            }
+        }
+    }
+
+    /// Takes the rows of processes away that are gone.
+    fn clear_gone(&self) {
+        for (at, row) in self.table.processes.iter().enumerate() {
+            let pid = row.pid.load(Ordering::Acquire);
+            if pid == 0 || at == ROW.load(Ordering::Relaxed) {
+                continue;
+            }
+            let is_begun = row.is_begun.load(Ordering::Acquire) != 0;
+            let gone = match start_of(pid) {
+                None => true,
+                Some(start) => !is_begun && start != row.start.load(Ordering::Relaxed),
+            };
+            // Of two that see it, one clears it.
+            if gone && row.is_begun.swap(1, Ordering::AcqRel) == u32::from(is_begun) {
+                self.clear_row(at);
+                row.pid.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// Makes the row of a child that is about to be forked.
+    pub fn before_fork(&self) {
+        let row = self.free_row(std::process::id());
+        CHILD.store(row.unwrap_or(usize::MAX), Ordering::Relaxed);
+        let Some(row) = row else { return };
+        for (at, word) in self.row().iter().enumerate() {
+            let bits = word.load(Ordering::Relaxed);
+            if bits == 0 {
+                continue;
+            }
+            self.table.rows[row][at].store(bits, Ordering::Relaxed);
+            for bit in (0..64).filter(|bit| bits & 1 << bit != 0) {
+                let shared = &self.table.descriptions[at * 64 + bit];
+                shared.holders.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The child's row is its own.
+    pub fn in_child(&self) {
+        let row = CHILD.load(Ordering::Relaxed);
+        if row != usize::MAX {
+            ROW.store(row, Ordering::Relaxed);
+            self.begin_row(row, std::process::id());
+        }
+    }
+}
+
+fn mapped(file: c_int) -> Option<&'static Table> {
+    let (near, size, offset) = (std::ptr::null_mut(), size_of::<Table>(), 0_i64);
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    let at = real!(
+        mmap(near: *mut c_void, size: usize, protection: c_int, flags: c_int, file: c_int,
+            offset: libc::off_t) -> *mut c_void
+    );
+    // SAFETY: a map of this size, of zeros or of a table, which is made of atomics; it stays.
+    (at != libc::MAP_FAILED).then(|| unsafe { &*at.cast::<Table>() })
+}
+
+/// The same file, by a description of the kernel's own, to which nothing can be read or written.
+pub fn reopened(fd: c_int) -> Option<c_int> {
+    let path = std::ffi::CString::new(format!("/proc/self/fd/{fd}")).ok()?;
+    let (path, flags) = (path.as_ptr(), libc::O_WRONLY);
+    let new = real!(open(path: *const std::ffi::c_char, flags: c_int) -> c_int);
+    (new >= 0).then_some(new)
+}
+
+/// When a process started; `None`: it is gone.
+fn start_of(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut words = rest.split_whitespace();
+    let state = words.next()?;
+    (!matches!(state, "Z" | "X")).then(|| words.nth(18)?.parse().ok()).flatten()
+}
+
+/// A description whose offset is this thread's.
+pub struct Offset<'a>(&'a Description);
+
+impl Description {
+    /// Which tree it is of.
+    pub fn tree(&self) -> u32 {
+        self.tree.load(Ordering::Relaxed)
+    }
+
+    /// The node.
+    pub fn node(&self) -> u64 {
+        self.node.load(Ordering::Relaxed)
+    }
+
+    /// What it is of.
+    pub fn what(&self) -> What {
+        match self.what.load(Ordering::Relaxed) {
+            2 => What::Folder,
+            3 => What::Node,
+            _ => What::File,
+        }
+    }
+
+    /// How it was opened, as `F_GETFL` says.
+    pub fn flags(&self) -> c_int {
+        self.flags.load(Ordering::Relaxed) as c_int
+    }
+
+    /// Changes that, as `F_SETFL` does.
+    pub fn set_flags(&self, flags: c_int) {
+        self.flags.store(flags as u32, Ordering::Relaxed);
+    }
+
+    /// How often it was used again.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Takes its lock.
+    pub fn offset(&self) -> Offset<'_> {
+        // SAFETY: always sound.
+        let own = unsafe { libc::gettid() } as u32;
+        let mut looks = 0_u32;
+        while let Err(holder) =
+            self.lock.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed)
+        {
+            looks += 1;
+            if looks.is_multiple_of(4096) && is_gone(holder) {
+                let taken =
+                    self.lock.compare_exchange(holder, own, Ordering::Acquire, Ordering::Relaxed);
+                if taken.is_ok() {
+                    break;
+                }
+            } else if looks > 64 {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        Offset(self)
+    }
+}
+
+/// Whether no thread of this number is there any more.
+fn is_gone(thread: u32) -> bool {
+    !std::fs::exists(format!("/proc/{thread}/stat")).unwrap_or(true)
+}
+
+impl Offset<'_> {
+    /// Where the next read or write begins.
+    pub fn get(&self) -> u64 {
+        self.0.offset.load(Ordering::Relaxed)
+    }
+
+    /// Moves it.
+    pub fn set(&self, offset: u64) {
+        self.0.offset.store(offset, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Offset<'_> {
+    fn drop(&mut self) {
+        self.0.lock.store(0, Ordering::Release);
+    }
+}

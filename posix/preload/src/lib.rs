@@ -1,0 +1,34 @@
+//! The preload library: a pool's files for unchanged programs, without the kernel.
+//!
+//! The dynamic linker puts this library before the C library (`LD_PRELOAD`; `engram run` sets it).
+//! So a program's call of `open` comes here. A call that names a path below a prefix, or a
+//! descriptor of a file that was opened there, is answered from the pool. Every other call goes on
+//! to the C library. `symbols.toml` has each public symbol of libc, and what becomes of it.
+//!
+//! *Invariant*: no rule of POSIX stands here: [`engram_fs::Asked`] answers as a kernel would. What
+//! stands here is what a process has in the kernel's place: descriptors, the working folder, who
+//! asks, what goes to a child.
+//!
+//! *A descriptor is the kernel's.* For each file that is opened the kernel gives a number, so that
+//! numbers, limits, `dup2`, `poll` and `close_range` are right. What the number stands for is known
+//! here ([`descriptors`]).
+//!
+//! | module | what it offers |
+//! |---|---|
+//! | [`real`] | the C library's functions, and `interpose!`, which defines ours |
+//! | [`inside`] | calls of the engine itself, which are not answered here |
+//! | [`trees`] | prefixes, and the pools that are opened for them |
+//! | [`places`] | where a path leads |
+//! | [`descriptions`] | what `open` makes: shared by all processes that have it |
+//! | [`descriptors`] | numbers, and the descriptions that they stand for |
+//! | [`process`] | who asks, from where, and what a child gets |
+//! | [`calls`] | the functions that take the place of libc's |
+
+mod calls;
+mod descriptions;
+mod descriptors;
+mod inside;
+mod places;
+mod process;
+mod real;
+mod trees;

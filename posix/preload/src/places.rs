@@ -1,0 +1,313 @@
+//! Where a path leads: to the kernel, or below a prefix.
+//!
+//! A path is absolute, or goes on from the program's working folder or from a descriptor; each of
+//! these may be of ours or the kernel's. What is below a prefix is followed by the file system there
+//! ([`engram_fs::At`]). A path that leads out again, by `..` or a link with an absolute target, is
+//! looked at anew, with the count of the links that were followed; what it finds there is what the
+//! call was asked for.
+//!
+//! *Limit*: a symbolic link outside of the prefix that leads into it is the kernel's, which finds
+//! nothing there.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use engram_fs::{Answer, Asked, At, Beyond, Caller, Errno, Leaves, Unanswered};
+
+use crate::descriptors;
+use crate::inside::Inside;
+use crate::process;
+use crate::real::{errno, set_errno};
+use crate::trees::{self, Opened, Tree};
+
+/// What a call returns that fails.
+pub trait Failing {
+    /// That value.
+    const FAILED: Self;
+}
+
+impl Failing for c_int {
+    const FAILED: Self = -1;
+}
+
+impl Failing for isize {
+    const FAILED: Self = -1;
+}
+
+impl Failing for i64 {
+    const FAILED: Self = -1;
+}
+
+impl<T> Failing for *mut T {
+    const FAILED: Self = std::ptr::null_mut();
+}
+
+/// Where a path leads.
+pub enum Place<'p> {
+    /// To the kernel: from this descriptor, by this path.
+    Kernel(c_int, Cow<'p, CStr>),
+    /// Below a prefix: to what the path names from a folder there.
+    Ours(&'static Tree, Start, Cow<'p, [u8]>),
+}
+
+/// The folder that a path goes on from, and how many links have led there.
+#[derive(Clone, Copy)]
+pub struct Start {
+    folder: Option<u64>,
+    links: u32,
+}
+
+impl Start {
+    /// The node that the path names.
+    fn at<'p>(self, opened: &Opened, path: &'p [u8]) -> At<'p> {
+        At::path(self.folder.unwrap_or(opened.root), path).after(self.links)
+    }
+}
+
+/// What is left of an absolute path below a prefix; `.` for the prefix itself.
+fn below<'p>(tree: &Tree, path: &'p [u8]) -> Option<&'p [u8]> {
+    let rest = path.strip_prefix(&*tree.prefix)?;
+    match rest.first() {
+        None => Some(b"."),
+        Some(b'/') => {
+            let skipped = rest.iter().take_while(|byte| **byte == b'/').count();
+            Some(if skipped == rest.len() { b"./" } else { &rest[skipped..] })
+        }
+        Some(_) => None,
+    }
+}
+
+fn absolute(path: &[u8]) -> Option<(&'static Tree, &[u8])> {
+    trees::all().iter().find_map(|tree| Some((tree, below(tree, path)?)))
+}
+
+/// An absolute path without `.`, `..` and doubled slashes, as far as a prefix.
+fn cleaned(path: &[u8]) -> Option<(&'static Tree, Vec<u8>)> {
+    let mut clean: Vec<u8> = Vec::with_capacity(path.len());
+    let mut rest = path;
+    loop {
+        let skipped = rest.iter().take_while(|byte| **byte == b'/').count();
+        rest = &rest[skipped..];
+        if let Some(tree) = trees::all().iter().find(|tree| tree.prefix == clean) {
+            let rest = if rest.is_empty() { b"." } else { rest };
+            return Some((tree, rest.to_vec()));
+        }
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+        match &rest[..end] {
+            b"." => {}
+            b".." => {
+                let above = clean.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                clean.truncate(above);
+            }
+            name => {
+                clean.push(b'/');
+                clean.extend_from_slice(name);
+            }
+        }
+        rest = &rest[end..];
+    }
+}
+
+/// Whether a path has names that a look at its beginning does not see through.
+fn is_winding(path: &[u8]) -> bool {
+    path.windows(2).any(|two| two == b"//" || two == b"/.") || path.starts_with(b"..")
+}
+
+/// Where a path leads from a descriptor.
+pub fn locate(folder: c_int, path: &CStr) -> Place<'_> {
+    let bytes = path.to_bytes();
+    let kernel = || Place::Kernel(folder, Cow::Borrowed(path));
+    if trees::all().is_empty() || crate::inside::is_inside() && bytes.first() != Some(&b'/') {
+        return kernel();
+    }
+    let top = Start { folder: None, links: 0 };
+    if bytes.first() == Some(&b'/') {
+        if let Some((tree, rest)) = absolute(bytes) {
+            return Place::Ours(tree, top, Cow::Borrowed(rest));
+        }
+        return match is_winding(bytes).then(|| cleaned(bytes)).flatten() {
+            Some((tree, rest)) => Place::Ours(tree, top, Cow::Owned(rest)),
+            None => kernel(),
+        };
+    }
+    let from = if folder == libc::AT_FDCWD { process::folder() } else { descriptors::node(folder) };
+    if let Some((tree, ino)) = from {
+        let start = Start { folder: Some(ino), links: 0 };
+        return Place::Ours(tree, start, Cow::Borrowed(bytes));
+    }
+    if folder == libc::AT_FDCWD && (process::is_near() || is_winding(bytes)) {
+        let whole = [&process::kernel_folder(), &b"/"[..], bytes].concat();
+        if let Some((tree, rest)) = cleaned(&whole) {
+            return Place::Ours(tree, top, Cow::Owned(rest));
+        }
+    }
+    kernel()
+}
+
+/// Where a path goes on that leads out of a tree.
+fn beyond(tree: &'static Tree, leaves: Leaves) -> Place<'static> {
+    let whole = match leaves.to {
+        Beyond::Absolute(path) => path,
+        Beyond::Above(rest) => {
+            let above = tree.prefix.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            [&tree.prefix[..above], b"/", &rest].concat()
+        }
+    };
+    let start = Start { folder: None, links: leaves.links };
+    if let Some((tree, rest)) = cleaned(&whole) {
+        return Place::Ours(tree, start, Cow::Owned(rest));
+    }
+    // A name has no NUL.
+    Place::Kernel(libc::AT_FDCWD, Cow::Owned(CString::new(whole).unwrap_or_default()))
+}
+
+/// Says with which number a call fails.
+pub fn fail<T: Failing>(error: &Errno) -> T {
+    set_errno(error.code);
+    T::FAILED
+}
+
+/// Does what is asked of a file system, inside; the number of this thread's last error stays.
+pub fn inside<T: Failing>(work: impl FnOnce() -> engram_fs::Result<T>) -> T {
+    let Some(inside) = Inside::enter() else {
+        set_errno(libc::EDEADLK);
+        return T::FAILED;
+    };
+    let before = errno();
+    let done = work();
+    drop(inside);
+    match done {
+        Ok(value) => {
+            set_errno(before);
+            value
+        }
+        Err(error) => fail(&error),
+    }
+}
+
+/// A call that names a path: answered below a prefix by `ours`, else by the kernel.
+///
+/// # Safety
+///
+/// `path` is a string, or null, which the kernel refuses.
+pub unsafe fn by_path<T: Failing>(
+    folder: c_int,
+    path: *const c_char,
+    ours: impl Fn(&'static Tree, &'static Opened, Asked<'_>, At<'_>) -> Answer<T>,
+    kernel: impl Fn(c_int, *const c_char) -> T,
+) -> T {
+    // SAFETY: the caller's promise.
+    unsafe { by_path_of(process::caller, folder, path, ours, kernel) }
+}
+
+/// The same for a caller that is asked for once the call is known to be of ours.
+///
+/// # Safety
+///
+/// As for [`by_path`].
+pub unsafe fn by_path_of<T: Failing, C: std::borrow::Borrow<Caller>>(
+    caller: impl Fn() -> C,
+    folder: c_int,
+    path: *const c_char,
+    ours: impl Fn(&'static Tree, &'static Opened, Asked<'_>, At<'_>) -> Answer<T>,
+    kernel: impl Fn(c_int, *const c_char) -> T,
+) -> T {
+    if path.is_null() || trees::all().is_empty() {
+        return kernel(folder, path);
+    }
+    // SAFETY: the caller's promise.
+    let mut place = locate(folder, unsafe { CStr::from_ptr(path) });
+    loop {
+        let (tree, start, rest) = match place {
+            Place::Kernel(folder, path) => return kernel(folder, path.as_ptr()),
+            Place::Ours(tree, start, rest) => (tree, start, rest),
+        };
+        let Some(inside) = Inside::enter() else {
+            set_errno(libc::EDEADLK);
+            return T::FAILED;
+        };
+        let before = errno();
+        let caller = caller();
+        let answer = match tree.open() {
+            Ok(opened) => {
+                let asked = opened.fs.asked_by(caller.borrow());
+                ours(tree, opened, asked, start.at(opened, &rest))
+            }
+            Err(error) => Err(error.into()),
+        };
+        drop(inside);
+        match answer {
+            Ok(value) => {
+                set_errno(before);
+                return value;
+            }
+            Err(Unanswered::Refused(error)) => return fail(&error),
+            Err(Unanswered::Leaves(leaves)) => place = beyond(tree, *leaves),
+        }
+    }
+}
+
+/// A call that names two paths: answered if both lead to one tree, else by the kernel, or not at
+/// all.
+///
+/// # Safety
+///
+/// Both are strings, or null, which the kernel refuses.
+pub unsafe fn by_two_paths(
+    old: (c_int, *const c_char),
+    new: (c_int, *const c_char),
+    ours: impl Fn(Asked<'_>, At<'_>, At<'_>) -> Answer<()>,
+    kernel: impl Fn((c_int, *const c_char), (c_int, *const c_char)) -> c_int,
+) -> c_int {
+    if old.1.is_null() || new.1.is_null() || trees::all().is_empty() {
+        return kernel(old, new);
+    }
+    // SAFETY: the caller's promise.
+    let mut places =
+        unsafe { [locate(old.0, CStr::from_ptr(old.1)), locate(new.0, CStr::from_ptr(new.1))] };
+    loop {
+        let ((tree, from, one), (other, to, two)) = match &places {
+            [Place::Kernel(a, old), Place::Kernel(b, new)] => {
+                return kernel((*a, old.as_ptr()), (*b, new.as_ptr()));
+            }
+            [Place::Ours(tree, from, one), Place::Ours(other, to, two)] => {
+                ((*tree, *from, one), (*other, *to, two))
+            }
+            _ => {
+                set_errno(libc::EXDEV);
+                return -1;
+            }
+        };
+        if !std::ptr::eq(tree, other) {
+            set_errno(libc::EXDEV);
+            return -1;
+        }
+        let Some(inside) = Inside::enter() else {
+            set_errno(libc::EDEADLK);
+            return -1;
+        };
+        let before = errno();
+        let answer = match tree.open() {
+            Ok(opened) => {
+                let asked = opened.fs.asked_by(process::caller());
+                ours(asked, from.at(opened, one), to.at(opened, two))
+            }
+            Err(error) => Err(error.into()),
+        };
+        drop(inside);
+        match answer {
+            Ok(()) => {
+                set_errno(before);
+                return 0;
+            }
+            Err(Unanswered::Refused(error)) => return fail(&error),
+            Err(Unanswered::Leaves(leaves)) => {
+                let second = usize::from(leaves.second);
+                places[second] = beyond(tree, *leaves);
+            }
+        }
+    }
+}

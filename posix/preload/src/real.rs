@@ -1,0 +1,92 @@
+//! The C library's functions, and the definition of those that stand before them.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A function of the C library, found when it is called first.
+pub struct Real {
+    name: &'static str,
+    at: AtomicPtr<c_void>,
+}
+
+impl Real {
+    /// The function of this name, which ends with NUL.
+    pub const fn new(name: &'static str) -> Real {
+        Real { name, at: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Its address; of one that this C library lacks, that of a function that fails with `ENOSYS`.
+    pub fn get(&self) -> *mut c_void {
+        let known = self.at.load(Ordering::Relaxed);
+        if !known.is_null() {
+            return known;
+        }
+        // SAFETY: the name ends with NUL.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast::<c_char>()) };
+        let found = if found.is_null() { missing as *mut c_void } else { found };
+        self.at.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+extern "C" fn missing() -> c_int {
+    set_errno(libc::ENOSYS);
+    -1
+}
+
+/// The number that the last call failed with.
+pub fn errno() -> c_int {
+    // SAFETY: the thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Says with which number a call fails.
+pub fn set_errno(code: c_int) {
+    // SAFETY: the thread's own.
+    unsafe { *libc::__errno_location() = code }
+}
+
+/// Calls a function of the C library, whatever is defined here under its name:
+/// `real!(open(path: *const c_char, flags: c_int) -> c_int)`.
+macro_rules! real {
+    ($name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty) => {{
+        static REAL: $crate::real::Real =
+            $crate::real::Real::new(concat!(stringify!($name), "\0"));
+        // SAFETY: the C library's function of this name has this type; the caller keeps what it
+        // asks for.
+        #[allow(unused_unsafe, reason = "some callers are in an unsafe block anyway")]
+        unsafe {
+            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> $ret>(
+                REAL.get(),
+            )($($arg),*)
+        }
+    }};
+}
+pub(crate) use real;
+
+/// Defines functions of the C library, each under all of its names:
+///
+/// ```text
+/// interpose! {
+///     /// Opens a file.
+///     [open, open64](path: *const c_char, flags: c_int, mode: mode_t) -> c_int { ... }
+/// }
+/// ```
+///
+/// The body is that of an `unsafe` function: its callers are programs, which keep what C asks for.
+macro_rules! interpose {
+    ($($(#[$meta:meta])* [$($name:ident),+] $args:tt -> $ret:ty $body:block)*) => {$(
+        $crate::real::interpose!(@each [$($name),+] [$(#[$meta])*] $args $ret $body);
+    )*};
+    (@each [$name:ident $(, $more:ident)*] $meta:tt $args:tt $ret:ty $body:block) => {
+        $crate::real::interpose!(@one $name $meta $args $ret $body);
+        $($crate::real::interpose!(@one $more $meta $args $ret $body);)*
+    };
+    (@one $name:ident [$($meta:tt)*] ($($arg:ident: $type:ty),* $(,)?) $ret:ty $body:block) => {
+        $($meta)*
+        #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments)]
+        unsafe extern "C" fn $name($($arg: $type),*) -> $ret $body
+    };
+}
+pub(crate) use interpose;
