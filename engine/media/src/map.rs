@@ -313,6 +313,49 @@ impl AddressRange {
         Ok(new)
     }
 
+    /// Maps a part of this range once more, at `to`: whole pages all. What is written to one is
+    /// written to both. A part that is no file's, as a hole in a stitched range, is zeros there.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the addresses at `to`, whatever is mapped there: it is replaced.
+    pub unsafe fn map_again(
+        &self,
+        offset: u64,
+        len: u64,
+        to: *mut u8,
+        protection: i32,
+    ) -> Result<()> {
+        let mut at = to;
+        for (from, len) in self.by_file(&[(Some(offset), len)]) {
+            let Some(from) = from else { unreachable!("each has a place in the range") };
+            let len = len as usize;
+            // SAFETY: the part is attached; with an old length of 0 it is mapped once more. It
+            // replaces what the caller owns, by its promise.
+            let mapped = unsafe {
+                let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+                match libc::mremap(self.at(from).cast(), 0, len, flags, at.cast::<libc::c_void>()) {
+                    libc::MAP_FAILED if last_code() == Some(libc::EINVAL) => libc::mmap(
+                        at.cast(),
+                        len,
+                        libc::PROT_READ,
+                        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                        -1,
+                        0,
+                    ),
+                    again => again,
+                }
+            };
+            // SAFETY: what was just mapped.
+            if mapped == libc::MAP_FAILED || unsafe { libc::mprotect(mapped, len, protection) } != 0
+            {
+                return Err(Error::last_os(format_args!("mapping {len} bytes once more")));
+            }
+            at = at.wrapping_add(len);
+        }
+        Ok(())
+    }
+
     /// The same pieces, each in one file alone: what is mapped once more is of one mapping.
     fn by_file(&self, pieces: &[(Option<u64>, u64)]) -> Vec<(Option<u64>, u64)> {
         let attached = self.pieces.read().unwrap_or_else(PoisonError::into_inner);
@@ -693,6 +736,11 @@ fn touch(at: *mut u8, len: usize, read_only: bool) {
 /// The next multiple of `to`, which is a power of two.
 fn round_up(n: u64, to: u64) -> u64 {
     n.saturating_add(to - 1) & !(to - 1)
+}
+
+/// The number that the last call failed with.
+fn last_code() -> Option<i32> {
+    io::Error::last_os_error().raw_os_error()
 }
 
 #[cfg(test)]

@@ -48,6 +48,23 @@ impl Memory {
         self.range.base().wrapping_add(self.offset as usize)
     }
 
+    /// Maps a part of it once more, at `to`: whole pages all.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the addresses at `to`, and keeps this value or a clone of it as long as it
+    /// uses them.
+    pub unsafe fn map_again(
+        &self,
+        offset: u64,
+        len: u64,
+        to: *mut u8,
+        protection: i32,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.range.map_again(self.offset + offset, len, to, protection) }
+    }
+
     /// Does work that copies so many bytes, at the pace of the device that is emulated, if one is.
     #[inline]
     fn paced<T>(&self, access: Access, bytes: usize, work: impl FnOnce() -> T) -> T {

@@ -220,6 +220,24 @@ impl View {
         self.nbytes == 0
     }
 
+    /// Maps a part of it once more, at `to`, with this protection of memory: whole pages all, of
+    /// which the last may have bytes that are not the view's.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the addresses at `to`, and keeps this view or a clone of it as long as it
+    /// uses them.
+    pub unsafe fn map_again(
+        &self,
+        offset: u64,
+        len: u64,
+        to: *mut u8,
+        protection: i32,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.memory().map_again(offset, len, to, protection) }
+    }
+
     /// Whether the owner of the view may write through it.
     pub fn is_writable(&self) -> bool {
         self.writable

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use engram::{Class, File, Kind, Layout, Namespace, ObjectInfo, Payload, Seek};
+use engram::{Class, File, Kind, Layout, Namespace, ObjectInfo, Payload, Seek, View};
 
 use crate::errno::{Errno, Result, gone_is_stale, refuse};
 use crate::fs::{Fs, Ino};
@@ -225,6 +225,26 @@ impl Handle {
             Body::File(file) => Some(file),
             _ => None,
         }
+    }
+
+    /// The file's bytes as memory of the pool; to be written to, with space for all of them. `None`
+    /// of what has no memory of its own that whole pages show.
+    pub fn view(&self, write: bool) -> Result<Option<View>> {
+        let Some(file) = self.file() else { return Ok(None) };
+        if write {
+            let size = file.size()?;
+            if size > 0 && !file.is_fixed() {
+                file.allocate(0, size, true).map_err(|error| kept_size(file, error))?;
+            }
+        }
+        let shown = match file.view(write)? {
+            Some(shown) => shown,
+            None => self.core.fs.namespace().view(self.core.ino, write).map_err(gone_is_stale)?,
+        };
+        Ok(match shown {
+            Payload::Extent(view) => Some(view),
+            Payload::Inline(_) => None,
+        })
     }
 
     /// How it was opened.

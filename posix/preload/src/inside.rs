@@ -11,6 +11,8 @@
 //! `siglongjmp` never comes back to where the thread entered: the place on the stack tells, and the
 //! next call enters anew.
 //!
+//! A thread that the engine makes is inside as long as it lives ([`stay`]).
+//!
 //! A thread that is inside is not cancelled there (`pthread_cancel`): it would leave the engine's
 //! locks behind.
 //!
@@ -42,6 +44,28 @@ pub struct Inside {
 /// Whether the calling thread is in the engine, and its call is the engine's own.
 pub fn is_inside() -> bool {
     ENTERED.get() != 0
+}
+
+/// The calling thread is the engine's, and stays inside.
+pub fn stay() {
+    // No place on a stack is above that.
+    ENTERED.set(usize::MAX);
+}
+
+thread_local! {
+    /// Where this thread had entered before it began to fork.
+    static BEFORE_FORK: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The engine's own handlers of a fork follow: they open and close files.
+pub extern "C" fn before_fork() {
+    BEFORE_FORK.set(ENTERED.get());
+    ENTERED.set(usize::MAX);
+}
+
+/// They are done, in the parent or the child.
+pub extern "C" fn after_fork() {
+    ENTERED.set(BEFORE_FORK.get());
 }
 
 fn here() -> usize {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use engram_fs::{Caller, Ino};
 
+use crate::inside;
 use crate::real::real;
 use crate::trees::{self, Tree};
 
@@ -234,11 +235,13 @@ extern "C" fn before_fork() {
     trees::all().iter().for_each(Tree::hold);
     CALLERS.acquire();
     KERNEL_FOLDER.acquire();
+    crate::calls::memory::before_fork();
     crate::descriptors::before_fork();
 }
 
 extern "C" fn after_fork() {
     crate::descriptors::after_fork();
+    crate::calls::memory::after_fork();
     KERNEL_FOLDER.release();
     CALLERS.release();
     trees::all().iter().for_each(Tree::resume);
@@ -247,6 +250,17 @@ extern "C" fn after_fork() {
 extern "C" fn in_child() {
     after_fork();
     crate::descriptors::in_child();
+}
+
+/// Has the engine's own handlers of forks, which it has by now, run inside: of handlers that were
+/// registered later, those before a fork run first, and those after it last.
+pub fn follow_engine() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let (before, after) = (inside::before_fork, inside::after_fork);
+        // SAFETY: functions of this library, which stays.
+        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+    });
 }
 
 /// What happens before the program's `main`.

@@ -16,7 +16,7 @@ use crate::real::{interpose, real, set_errno};
 const MOST: usize = 0x7fff_f000;
 
 /// The open file of a descriptor, if it is of ours and the call is the program's.
-fn held(fd: c_int) -> Option<Held> {
+pub fn held(fd: c_int) -> Option<Held> {
     if is_inside() { None } else { descriptors::get(fd) }
 }
 
@@ -43,7 +43,7 @@ fn place(offset: off_t) -> Result<u64> {
 }
 
 /// Whether a file was opened to be read; what was not is refused before anything else.
-fn readable(held: &Held) -> Result<&Handle> {
+pub fn readable(held: &Held) -> Result<&Handle> {
     let file = held.file()?;
     if held.description().flags() & libc::O_ACCMODE == libc::O_WRONLY {
         return Err(refused(libc::EBADF, "the file was opened for writing alone"));
@@ -52,7 +52,7 @@ fn readable(held: &Held) -> Result<&Handle> {
 }
 
 /// Reads by the offset.
-fn read_on(held: &Held, to: &mut [u8]) -> isize {
+pub fn read_on(held: &Held, to: &mut [u8]) -> isize {
     inside(|| {
         let file = readable(held)?;
         let offset = held.description().offset();
@@ -63,7 +63,7 @@ fn read_on(held: &Held, to: &mut [u8]) -> isize {
 }
 
 /// Writes by the offset, or behind the end.
-fn write_on(held: &Held, from: &[u8]) -> isize {
+pub fn write_on(held: &Held, from: &[u8]) -> isize {
     inside(|| {
         let file = writable(held)?;
         let offset = held.description().offset();
@@ -75,7 +75,7 @@ fn write_on(held: &Held, from: &[u8]) -> isize {
 }
 
 /// The file, if it was opened to be written, and this user may leave its mode as it is.
-fn writable(held: &Held) -> Result<&Handle> {
+pub fn writable(held: &Held) -> Result<&Handle> {
     let file = held.file()?;
     if !file.flags().write {
         return Err(refused(libc::EBADF, "the file was opened for reading alone"));
@@ -84,11 +84,11 @@ fn writable(held: &Held) -> Result<&Handle> {
     Ok(file)
 }
 
-fn read_at(held: &Held, to: &mut [u8], offset: off_t) -> isize {
+pub fn read_at(held: &Held, to: &mut [u8], offset: off_t) -> isize {
     inside(|| Ok(readable(held)?.read(place(offset)?, to)? as isize))
 }
 
-fn write_at(held: &Held, from: &[u8], offset: off_t) -> isize {
+pub fn write_at(held: &Held, from: &[u8], offset: off_t) -> isize {
     inside(|| {
         let at = place(offset)?;
         // As Linux has it: what was opened to append is appended to, whatever the offset.
@@ -486,7 +486,7 @@ fn sizable(held: &Held) -> Result<&Handle> {
     Ok(file)
 }
 
-fn sync_held(held: &Held) -> c_int {
+pub fn sync_held(held: &Held) -> c_int {
     inside(|| {
         if held.description().what() != What::Folder {
             held.file()?.sync()?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::map::Known;
-use super::{File, FileSegment, map, now, pages, part, segments};
+use super::{File, FileSegment, map, now, pages, part, segments, with_record};
 use crate::batch;
 use crate::realm::core::Core;
 use crate::realm::gate::{Inside, LookUp};
@@ -14,6 +14,7 @@ use engram_base::error::Result;
 use engram_base::faults::step;
 use engram_base::id::Oid;
 use engram_media::memory::Memory;
+use engram_records::object::Stored;
 use engram_records::segmented::Segmented;
 use engram_space::lease::ObjectUse;
 
@@ -70,6 +71,31 @@ pub(in crate::realm) fn view_in(
     let whole = covers(&segments, size);
     let claim = Claim::of_file(core, oid, hold, memory, whole);
     Ok(Some(Payload::Extent(View::new(Arc::new(claim), size, write))))
+}
+
+impl File {
+    /// The bytes as one piece of memory, of a file that has segments; `None` of any other. It may
+    /// have no name any more.
+    pub fn view(&self, write: bool) -> Result<Option<Payload>> {
+        let core = &self.open.core;
+        let inside = core.enter()?;
+        for looks in 0.. {
+            let look = inside.look()?;
+            let segmented = with_record(&mut look.txn().rows(), self.open.oid, |record, _| {
+                Ok(match record.stored {
+                    Stored::Segmented(segmented) => Some(segmented),
+                    _ => None,
+                })
+            })?;
+            let Some(segmented) = segmented else { return Ok(None) };
+            let (oid, looks) = (self.open.oid, Some(looks));
+            let seen = view_in(core, &inside, &look, oid, segmented, write, looks)?;
+            if let Some(payload) = seen {
+                return Ok(Some(payload));
+            }
+        }
+        unreachable!("it looks until what it finds is of one moment")
+    }
 }
 
 /// Whether segments have no hole before an offset.
