@@ -237,6 +237,7 @@ impl Handle {
                 file.allocate(0, size, true).map_err(|error| kept_size(file, error))?;
             }
         }
+        file.clear_end()?;
         let shown = match file.view(write)? {
             Some(shown) => shown,
             None => self.core.fs.namespace().view(self.core.ino, write).map_err(gone_is_stale)?,

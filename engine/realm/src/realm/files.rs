@@ -519,6 +519,13 @@ impl File {
         self.open.allocate(offset, len, keep)
     }
 
+    /// Makes zeros of what lies behind the end in its last page, for those who map whole pages. In a
+    /// published version it stays as it is.
+    pub fn clear_end(&self) -> Result<()> {
+        self.check_open()?;
+        if self.open.core.setup.immutable { Ok(()) } else { self.open.clear_end() }
+    }
+
     /// Makes a range a hole; the size stays.
     pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
         self.check_writable()?;

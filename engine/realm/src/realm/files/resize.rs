@@ -55,6 +55,18 @@ impl OpenFile {
         }
     }
 
+    /// Makes zeros of what lies behind the end in the last page, where anything may be: whoever maps
+    /// the page sees it.
+    pub(super) fn clear_end(&self) -> Result<()> {
+        let Some(map) = self.map()? else { return Ok(()) };
+        // Bytes that are being appended lie there before the size says so.
+        let _tail = tail::take(self, &map.head)?;
+        let Some(map) = self.map()? else { return Ok(()) };
+        let size = map.head.size();
+        map.zero(&self.core, size, size.next_multiple_of(PAGE));
+        Ok(())
+    }
+
     /// Notes that the size, or bytes of a range, have changed.
     fn note(&self, map: &FileMap, from: u64, to: u64) -> Result<()> {
         map.head.touch(now()?);
