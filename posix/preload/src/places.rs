@@ -164,6 +164,12 @@ fn beyond(tree: &'static Tree, leaves: Leaves) -> Place<'static> {
     Place::Kernel(libc::AT_FDCWD, Cow::Owned(CString::new(whole).unwrap_or_default()))
 }
 
+/// Whether no program has a string at an address: the kernel says `EFAULT` then. Of another wrong
+/// one this library does not know, and the program ends by a signal.
+pub fn is_nowhere(path: *const c_char) -> bool {
+    !(4096..1 << 47).contains(&path.addr())
+}
+
 /// Says with which number a call fails.
 pub fn fail<T: Failing>(error: &Errno) -> T {
     set_errno(error.code);
@@ -215,7 +221,7 @@ pub unsafe fn by_path_of<T: Failing, C: std::borrow::Borrow<Caller>>(
     ours: impl Fn(&'static Tree, &'static Opened, Asked<'_>, At<'_>) -> Answer<T>,
     kernel: impl Fn(c_int, *const c_char) -> T,
 ) -> T {
-    if path.is_null() || trees::all().is_empty() {
+    if is_nowhere(path) || trees::all().is_empty() {
         return kernel(folder, path);
     }
     // SAFETY: the caller's promise.
@@ -262,8 +268,12 @@ pub unsafe fn by_two_paths(
     ours: impl Fn(Asked<'_>, At<'_>, At<'_>) -> Answer<()>,
     kernel: impl Fn((c_int, *const c_char), (c_int, *const c_char)) -> c_int,
 ) -> c_int {
-    if old.1.is_null() || new.1.is_null() || trees::all().is_empty() {
+    if trees::all().is_empty() {
         return kernel(old, new);
+    }
+    if is_nowhere(old.1) || is_nowhere(new.1) {
+        set_errno(libc::EFAULT);
+        return -1;
     }
     // SAFETY: the caller's promise.
     let mut places =

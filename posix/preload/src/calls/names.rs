@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use engram_fs::Clash;
 use libc::{dev_t, mode_t};
 
-use crate::places::{by_path, by_path_of, by_two_paths};
+use crate::places::{by_path, by_path_of, by_two_paths, is_nowhere};
 use crate::process;
 use crate::real::{interpose, real, set_errno};
 
@@ -62,6 +62,10 @@ unsafe fn make_node(folder: c_int, path: *const c_char, mode: mode_t, device: de
 }
 
 unsafe fn make_link(target: *const c_char, folder: c_int, path: *const c_char) -> c_int {
+    if is_nowhere(target) {
+        set_errno(libc::EFAULT);
+        return -1;
+    }
     // SAFETY: strings, as the program gave them.
     unsafe {
         by_path(
