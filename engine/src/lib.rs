@@ -136,7 +136,7 @@ pub use engram_query::answer::{
 pub use engram_realm::batch::{Batch, in_batch, when_ended};
 pub use engram_realm::view::{RealmAllocation, View};
 pub use engram_realm::{
-    CatalogUse, File, FileSegment, Found, Holders, LeaseInfo, Lock, MaintenanceFailure,
+    CatalogUse, File, FilePiece, FileSegment, Found, Holders, LeaseInfo, Lock, MaintenanceFailure,
     MaintenanceTask, Mode, NamesSeen, Payload, ReaderInfo, Realm, Seek, Sighting, Space,
     StoredChunk,
 };

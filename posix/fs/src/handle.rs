@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use engram::{Class, File, Kind, Layout, Namespace, ObjectInfo, Payload, Seek, View};
+use engram::{Class, File, FilePiece, Kind, Layout, Namespace, ObjectInfo, Payload, Seek, View};
 
 use crate::errno::{Errno, Result, gone_is_stale, refuse};
 use crate::fs::{Fs, Ino};
@@ -393,6 +393,30 @@ impl Handle {
             Body::File(file) if !file.is_fixed() => file.is_in_one_extent().is_ok_and(|one| !one),
             _ => false,
         }
+    }
+
+    /// Where a range lies in this process's memory, piece by piece, as far as the file goes. Bytes
+    /// in a record, or of no file, have no piece.
+    pub fn pieces(&self, offset: u64, len: u64) -> Result<Vec<FilePiece>> {
+        match &self.core.body {
+            Body::File(file) => Ok(file.pieces(offset, len)?),
+            Body::Prefixed(before, file) => {
+                let before = before.len() as u64;
+                let from = offset.max(before);
+                let len = offset.saturating_add(len).saturating_sub(from);
+                let mut pieces = file.pieces(from - before, len)?;
+                for piece in &mut pieces {
+                    piece.at += before;
+                }
+                Ok(pieces)
+            }
+            Body::Chunked(..) | Body::Shown(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// The pool that it is a file of, as a trace has it.
+    pub fn backend(&self) -> String {
+        self.core.fs.namespace().pool_path().to_string_lossy().into_owned()
     }
 
     /// What kind of node it is.

@@ -26,6 +26,7 @@
 //! | [`handle`] | [`Handle`]: bytes of an open file |
 //! | [`folder`] | [`Folder`]: a folder that is listed |
 //! | [`locks`] | locks of ranges that programs take |
+//! | [`trace`] | lines of what was done: made, read, written to a file or ring |
 //! | [`walk`] | paths that are followed, for callers that have no kernel to do so |
 //! | `known` | what protects folders, remembered as long as nobody commits |
 //! | [`xattr`] | extended attributes, which are the member's attributes |
@@ -45,6 +46,7 @@ pub mod locks;
 pub mod properties;
 pub mod shown;
 pub mod stat;
+pub mod trace;
 pub mod walk;
 pub mod xattr;
 
@@ -58,4 +60,5 @@ pub use fs::{Clash, Fs, Ino, Maker, Options, ROOT, Statfs, now};
 pub use handle::{Handle, OpenFlags, Whence};
 pub use locks::{ByteRange, Locks, Taker};
 pub use stat::{NodeKind, Stat};
+pub use trace::Tracer;
 pub use walk::{Answer, At, Beyond, Leaves, Unanswered, Walked};

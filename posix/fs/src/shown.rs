@@ -163,6 +163,18 @@ impl Fs {
         }
     }
 
+    pub(crate) fn path_of_shown(&self, ino: Ino) -> Result<String> {
+        Ok(match self.inner.shown.node(ino)? {
+            Node::Engram => format!("/{ENGRAM}"),
+            Node::Queries => format!("/{ENGRAM}/{QUERY}"),
+            Node::Query(expression) => format!("/{ENGRAM}/{QUERY}/{}", escaped(&expression)),
+            Node::Hit { query, path } => {
+                format!("{}/{}", self.path_of_shown(query)?, escaped(&path))
+            }
+            Node::Npy(oid) => format!("{}{NPY}", self.path_of(oid)?),
+        })
+    }
+
     pub(crate) fn parent_of_shown(&self, ino: Ino) -> Result<Ino> {
         Ok(match self.inner.shown.node(ino)? {
             Node::Queries => self.inner.shown.ino(&Node::Engram),

@@ -23,7 +23,7 @@ use engram::{Found, Member};
 
 use crate::asked::Asked;
 use crate::caller::{Caller, SEARCH};
-use crate::errno::{Errno, Result, name_of, refuse, refuse_at, shown_name};
+use crate::errno::{Errno, Result, gone_is_stale, name_of, refuse, refuse_at, shown_name};
 use crate::fs::{Fs, Ino, LOOKS, Node, ROOT, gone_is_absent};
 use crate::known::{KnownFolder, Moment};
 use crate::stat::{NodeKind, Stat, kind_of};
@@ -442,6 +442,26 @@ impl Fs {
                 let pool = self.namespace().pool_path().display();
                 Errno::new(libc::EXDEV, format!("{path:?} leads to {to:?}, out of pool {pool}"))
             }
+        }
+    }
+
+    /// The path of a node from the root on, with a slash before each name: of one with several
+    /// names, by the first of them. `ESTALE` if it has none any more.
+    pub fn path_of(&self, ino: Ino) -> Result<String> {
+        match self.node(ino)? {
+            Node::Shown(ino) => self.path_of_shown(ino),
+            Node::Member(member) => {
+                let path = self.namespace().path_of(member).map_err(gone_is_stale)?;
+                Ok(format!("/{path}"))
+            }
+        }
+    }
+
+    /// The path of a name in a folder.
+    pub fn path_in(&self, parent: Ino, name: &str) -> Result<String> {
+        match self.path_of(parent)? {
+            above if above == "/" => Ok(format!("/{name}")),
+            above => Ok(format!("{above}/{name}")),
         }
     }
 

@@ -63,6 +63,7 @@
 //! | `resize` | other sizes, space before bytes, holes made |
 //! | `small` | files without segments, and how they get some |
 //! | `ranges` | locks of ranges |
+//! | `pieces` | where a range lies in memory, for traces |
 //! | `view` | a file as one piece of memory |
 //! | `join` | segments that touch, made one by a compaction |
 //! | `orphans` | files without names, when nobody has them open any more |
@@ -70,6 +71,7 @@
 mod join;
 mod map;
 mod orphans;
+mod pieces;
 mod ranges;
 mod resize;
 mod segments;
@@ -108,6 +110,7 @@ use std::time::SystemTime;
 
 pub(crate) use self::orphans::sweep as sweep_orphans;
 pub use self::orphans::sweep_all as sweep_all_orphans;
+pub use self::pieces::FilePiece;
 pub use self::segments::FileSegment;
 pub(super) use self::view::{fill_holes, touch, view_in};
 
@@ -576,6 +579,13 @@ impl File {
     pub fn range_locks(&self) -> Result<RangeLocks> {
         self.check_open()?;
         ranges::open(&self.open)
+    }
+
+    /// Where a range of it lies in this process's memory, as far as the file goes: a piece for each
+    /// segment and each hole, in order. None of a small one, whose bytes are in its record.
+    pub fn pieces(&self, offset: u64, len: u64) -> Result<Vec<FilePiece>> {
+        self.check_open()?;
+        self.open.pieces(offset, len)
     }
 
     /// Its segments, in order; none of a small one.

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 /// How a file without segments lies.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FileForm {
+pub(super) enum FileForm {
     /// In its record, so many bytes.
     Inline(u64),
     /// In one extent, of which so many bytes count.
@@ -53,7 +53,7 @@ fn times_of(record: &Record<'_>) -> Result<(i64, i64)> {
 }
 
 impl OpenFile {
-    fn form(&self, inside: &Inside<'_>) -> Result<FileForm> {
+    pub(super) fn form(&self, inside: &Inside<'_>) -> Result<FileForm> {
         with_record(&mut inside.read()?.rows(), self.oid, |record, _| FileForm::of(record))
     }
 
