@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use engram::{Error, Kind, Result};
+use engram_fs::trace::Spec;
 
 use crate::cached::Cache;
 use crate::kernel;
 
 const USAGE: &str = "engram-mount POOL DIR [--namespace NAME] [--cache job|shared|none] \
-                     [--read-only] [--foreground] [--threads N] [--growth LEAST:MOST]";
+                     [--read-only] [--foreground] [--threads N] [--growth LEAST:MOST] \
+                     [--trace FILE] [--trace-ring FILE[:SIZE]]";
 
 /// What it is told.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub struct Arguments {
     pub threads: usize,
     /// By how many bytes at least, and at most, files grow at a time.
     pub growth: Option<(u64, u64)>,
+    /// Where a trace is to be written.
+    pub trace: Option<Spec>,
     /// As they were given, for the process in the background.
     pub given: Vec<OsString>,
 }
@@ -39,6 +43,7 @@ impl Arguments {
             foreground: false,
             threads: kernel::threads(),
             growth: None,
+            trace: None,
             given: given.clone(),
         };
         let mut places = Vec::new();
@@ -48,9 +53,10 @@ impl Arguments {
                 places.push(PathBuf::from(word));
                 continue;
             };
+            let lacks_value = || wrong(&format!("--{option} takes a value"));
             let mut value = || {
                 let value = rest.next().and_then(|value| value.into_string().ok());
-                value.ok_or_else(|| wrong(&format!("--{option} takes a value")))
+                value.ok_or_else(lacks_value)
             };
             match option {
                 "read-only" => arguments.read_only = true,
@@ -68,14 +74,15 @@ impl Arguments {
                     arguments.threads = threads
                         .ok_or_else(|| wrong(&format!("--threads {value} is not 1 to 64")))?;
                 }
-                "growth" => {
-                    let value = value()?;
-                    let growth = value
-                        .split_once(':')
-                        .and_then(|(least, most)| Some((least.parse().ok()?, most.parse().ok()?)));
-                    let growth = growth
-                        .ok_or_else(|| wrong(&format!("--growth {value} is no pair of bytes")))?;
-                    arguments.growth = Some(growth);
+                "growth" => arguments.growth = Some(growth(&value()?)?),
+                "trace" | "trace-ring" => {
+                    let file = rest.next().ok_or_else(lacks_value)?;
+                    let ring = option == "trace-ring";
+                    let spec =
+                        if ring { Spec::parse_ring(&file)? } else { Spec::File(file.into()) };
+                    if arguments.trace.replace(spec).is_some() {
+                        return Err(wrong("a mount has one trace: give --trace or --trace-ring"));
+                    }
                 }
                 _ => return Err(wrong(&format!("there is no option --{option}"))),
             }
@@ -86,6 +93,13 @@ impl Arguments {
         (arguments.pool, arguments.place) = (pool, place);
         Ok(arguments)
     }
+}
+
+fn growth(value: &str) -> Result<(u64, u64)> {
+    let growth = value
+        .split_once(':')
+        .and_then(|(least, most)| Some((least.parse().ok()?, most.parse().ok()?)));
+    growth.ok_or_else(|| wrong(&format!("--growth {value} is no pair of bytes")))
 }
 
 fn wrong(what: &str) -> Error {

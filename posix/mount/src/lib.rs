@@ -13,6 +13,8 @@
 //! | `arguments` | what it is told to do |
 //! | `background` | going on without the process that was started |
 //! | `serve` | requests of the kernel, and answers |
+//! | `convert` | what the kernel and `Fs` say in different words |
+//! | `traced` | what is noted in a trace |
 //! | `cached` | what the kernel may keep, and for how long |
 //! | `waits` | programs that wait for a lock |
 //! | `kernel` | what is asked of the kernel |
@@ -24,20 +26,24 @@
 mod arguments;
 mod background;
 mod cached;
+mod convert;
 mod handles;
 pub mod kernel;
 mod replaced;
 mod serve;
+mod traced;
 mod waits;
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process;
+use std::sync::Arc;
 
 use arguments::Arguments;
 pub use cached::Cache;
 use engram::{Error, Kind, Mode, Pool, Result, Scope};
-use engram_fs::{Fs, Options};
+use engram_fs::{Fs, Options, Tracer};
 use fuser::Session;
 use kernel::is_root;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -73,7 +79,8 @@ fn mount(arguments: &Arguments) -> Result<()> {
     // Whoever unmounts it waits for this process.
     let source = format!("engram:{}@{}", arguments.pool.display(), process::id());
     let config = kernel::config(source, arguments.read_only, arguments.threads);
-    let served = serve::Served::new(fs, arguments.cache);
+    let tracer = Arc::new(tracer(arguments)?);
+    let served = serve::Served::new(fs, arguments.cache, Arc::clone(&tracer));
     let mut session = Session::new(served, &arguments.place, &config)
         .map_err(|error| refused(arguments, &error))?;
     let notifier = session.notifier();
@@ -83,10 +90,31 @@ fn mount(arguments: &Arguments) -> Result<()> {
     background::say_ready();
     let served = session.run();
     pool.close();
+    tracer.stop();
+    if tracer.lost() > 0 {
+        eprintln!("engram-mount: {} lines of the trace could not be written", tracer.lost());
+    }
     served.map_err(|error| {
         let place = arguments.place.display();
         Error::new(Kind::Os, format!("serving {place}: {error}"))
     })
+}
+
+/// What writes the trace that is asked for.
+fn tracer(arguments: &Arguments) -> Result<Tracer> {
+    let Some(spec) = &arguments.trace else { return Ok(Tracer::off()) };
+    // Below the mount each line would be a request that is traced.
+    let folder = spec.path().parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+    let place = arguments.place.canonicalize();
+    if let (Ok(folder), Ok(place)) = (folder, place)
+        && folder.starts_with(place)
+    {
+        let (path, place) = (spec.path().display(), arguments.place.display());
+        let what = format!("the trace {path} would lie below {place}: name a file elsewhere");
+        return Err(Error::new(Kind::Argument, what));
+    }
+    Ok(Tracer::open(spec)?)
 }
 
 /// Unmounts where the process is told to end.

@@ -5,28 +5,30 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use engram_fs::trace::{Argument, Operation, Way};
 use engram_fs::{
-    ByteRange, Changes, Clash, Errno, Folder, Fs, Handle, LockMode, Locks, Maker, NodeKind,
-    OpenFlags, Result, Stat, Taker, Time, Whence,
+    ByteRange, Changes, Clash, Errno, Folder, Fs, Handle, LockMode, Locks, OpenFlags, Result, Stat,
+    Taker, Tracer, Whence,
 };
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, KernelConfig, LockOwner, OpenFlags as KernelFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    KernelConfig, LockOwner, OpenFlags as KernelFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::cached::{self, Cache, Seen};
+use crate::convert::{BLOCK, attr_of, errno, give, maker, to_set, type_of};
 use crate::handles::Handles;
 use crate::kernel;
 use crate::replaced::Replaced;
+use crate::traced::{Bytes, Open, Place, Traced};
 use crate::waits::{Waiting, Waits};
 
 /// The most that is copied from file to file at once: the program asks for the rest.
 const COPY_MAX: u64 = 16 << 20;
-const BLOCK: u32 = 4096;
 
 thread_local! {
     /// What a thread reads into, for the kernel.
@@ -43,6 +45,7 @@ pub struct Served {
     locks: Arc<Locks>,
     waits: Waits,
     replaced: Arc<Replaced>,
+    traced: Traced,
 }
 
 /// Answers with what a call gives, or its number.
@@ -55,70 +58,8 @@ macro_rules! answer {
     };
 }
 
-fn errno(error: &Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(error.code)
-}
-
-fn maker(request: &Request) -> Maker {
-    Maker { uid: request.uid(), gid: request.gid() }
-}
-
-/// A time before 1970 or after.
-fn time_of(at: i64) -> SystemTime {
-    let since = Duration::from_nanos(at.unsigned_abs());
-    if at < 0 { SystemTime::UNIX_EPOCH - since } else { SystemTime::UNIX_EPOCH + since }
-}
-
-fn ns_of(at: SystemTime) -> i64 {
-    match at.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
-        Err(before) => {
-            i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |before| -before)
-        }
-    }
-}
-
-fn to_set(time: TimeOrNow) -> Time {
-    match time {
-        TimeOrNow::Now => Time::Now,
-        TimeOrNow::SpecificTime(at) => Time::At(ns_of(at)),
-    }
-}
-
-fn type_of(kind: NodeKind) -> FileType {
-    match kind {
-        NodeKind::File => FileType::RegularFile,
-        NodeKind::Folder => FileType::Directory,
-        NodeKind::Symlink => FileType::Symlink,
-        NodeKind::Fifo => FileType::NamedPipe,
-        NodeKind::Socket => FileType::Socket,
-        NodeKind::CharDevice => FileType::CharDevice,
-        NodeKind::BlockDevice => FileType::BlockDevice,
-    }
-}
-
-fn attr_of(stat: &Stat) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(stat.ino),
-        size: stat.size,
-        blocks: stat.blocks,
-        atime: time_of(stat.accessed),
-        mtime: time_of(stat.written),
-        ctime: time_of(stat.changed),
-        crtime: time_of(stat.created),
-        kind: type_of(stat.kind),
-        perm: stat.mode,
-        nlink: stat.nlink,
-        uid: stat.uid,
-        gid: stat.gid,
-        rdev: stat.rdev as u32,
-        blksize: BLOCK,
-        flags: 0,
-    }
-}
-
 impl Served {
-    pub fn new(fs: Fs, cache: Cache) -> Self {
+    pub fn new(fs: Fs, cache: Cache, tracer: Arc<Tracer>) -> Self {
         Served {
             fs,
             cache,
@@ -128,6 +69,7 @@ impl Served {
             locks: Arc::default(),
             waits: Waits::default(),
             replaced: Arc::default(),
+            traced: Traced::new(tracer),
         }
     }
 
@@ -158,6 +100,33 @@ impl Served {
     fn empty(given: Result<()>, reply: ReplyEmpty) {
         answer!(reply, given, |()| reply.ok());
     }
+
+    /// Notes what was done with an extended attribute, and gives what it gave.
+    fn noted_key<T>(
+        &self,
+        request: &Request,
+        operation: Operation,
+        ino: INodeNo,
+        name: &OsStr,
+        done: Result<T>,
+    ) -> Result<T> {
+        let name = || vec![Argument::Text(name.to_string_lossy())];
+        self.traced.note_with(&self.fs, request, &done, operation, Place::Node(ino), name);
+        done
+    }
+
+    /// Notes a request that was done, and gives what it gave.
+    #[inline]
+    fn noted<T>(
+        &self,
+        request: &Request,
+        operation: Operation,
+        place: Place<'_>,
+        done: Result<T>,
+    ) -> Result<T> {
+        self.traced.note(&self.fs, request, &done, operation, place);
+        done
+    }
 }
 
 impl Filesystem for Served {
@@ -166,16 +135,25 @@ impl Filesystem for Served {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.entry(self.fs.lookup(parent.0, name.as_bytes()), reply);
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.fs.lookup(parent.0, name.as_bytes());
+        let place = Place::Name(parent, name);
+        self.entry(self.noted(request, Operation::Stat, place, found), reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, _: u64) {
         self.replaced.forget(ino.0);
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.attr(self.fs.stat(ino.0), reply);
+    fn getattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        number: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        let place = Place::Either(ino, number);
+        self.attr(self.noted(request, Operation::Stat, place, self.fs.stat(ino.0)), reply);
     }
 
     fn setattr(
@@ -189,7 +167,7 @@ impl Filesystem for Served {
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         _: Option<SystemTime>,
-        _: Option<FileHandle>,
+        number: Option<FileHandle>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
@@ -206,11 +184,15 @@ impl Filesystem for Served {
             // The kernel says of writes alone who may keep these bits.
             drop_suid: size.is_some() && request.uid() != 0,
         };
-        self.attr(self.fs.change(ino.0, changes), reply);
+        let operation = if size.is_some() { Operation::Truncate } else { Operation::Setattr };
+        let changed = self.fs.change(ino.0, changes);
+        self.attr(self.noted(request, operation, Place::Either(ino, number), changed), reply);
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        answer!(reply, self.fs.readlink(ino.0), |target| reply.data(&target));
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        let read = self.fs.readlink(ino.0);
+        let read = self.noted(request, Operation::Readlink, Place::Node(ino), read);
+        answer!(reply, read, |target| reply.data(&target));
     }
 
     fn mknod(
@@ -224,7 +206,7 @@ impl Filesystem for Served {
         reply: ReplyEntry,
     ) {
         let made = self.fs.mknod(parent.0, name.as_bytes(), mode, u64::from(rdev), maker(request));
-        self.entry(made, reply);
+        self.entry(self.noted(request, Operation::Create, Place::Name(parent, name), made), reply);
     }
 
     fn mkdir(
@@ -236,15 +218,20 @@ impl Filesystem for Served {
         _: u32,
         reply: ReplyEntry,
     ) {
-        self.entry(self.fs.mkdir(parent.0, name.as_bytes(), mode, maker(request)), reply);
+        let made = self.fs.mkdir(parent.0, name.as_bytes(), mode, maker(request));
+        let place = Place::Folder(parent, name);
+        self.entry(self.noted(request, Operation::Create, place, made), reply);
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        Self::empty(self.fs.unlink(parent.0, name.as_bytes()), reply);
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let gone = self.fs.unlink(parent.0, name.as_bytes());
+        Self::empty(self.noted(request, Operation::Unlink, Place::Name(parent, name), gone), reply);
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        Self::empty(self.fs.rmdir(parent.0, name.as_bytes()), reply);
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let gone = self.fs.rmdir(parent.0, name.as_bytes());
+        let place = Place::Folder(parent, name);
+        Self::empty(self.noted(request, Operation::Unlink, place, gone), reply);
     }
 
     fn symlink(
@@ -256,12 +243,13 @@ impl Filesystem for Served {
         reply: ReplyEntry,
     ) {
         let target = target.as_os_str().as_bytes();
-        self.entry(self.fs.symlink(parent.0, name.as_bytes(), target, maker(request)), reply);
+        let made = self.fs.symlink(parent.0, name.as_bytes(), target, maker(request));
+        self.entry(self.noted(request, Operation::Create, Place::Name(parent, name), made), reply);
     }
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -284,11 +272,25 @@ impl Filesystem for Served {
             Clash::Replace => self.replaced.rename_over(&self.fs, new_parent.0, new, rename),
             _ => rename(),
         };
+        let exchanged = clash == Clash::Exchange;
+        let operation = if exchanged { Operation::Exchange } else { Operation::Rename };
+        let (from, to) = (Place::Name(parent, name), Place::Name(new_parent, new_name));
+        self.traced.note_two(&self.fs, request, &renamed, operation, from, to);
         Self::empty(renamed, reply);
     }
 
-    fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.entry(self.fs.link(ino.0, parent.0, name.as_bytes()), reply);
+    fn link(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        parent: INodeNo,
+        name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let linked = self.fs.link(ino.0, parent.0, name.as_bytes());
+        let (from, to) = (Place::Node(ino), Place::Name(parent, name));
+        self.traced.note_two(&self.fs, request, &linked, Operation::Link, from, to);
+        self.entry(linked, reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: KernelFlags, reply: ReplyOpen) {
@@ -297,12 +299,15 @@ impl Filesystem for Served {
         let opened = dropped.and_then(|()| self.fs.open(ino.0, flags));
         let opened = opened.and_then(|handle| handle.stat().map(|stat| (handle, stat)));
         answer!(reply, opened, |(handle, stat)| {
+            let truncated = handle.flags().truncate && handle.flags().write;
             let flags = self.seen.opened(self.cache, &stat, &handle);
             if self.cache == Cache::Shared && !flags.contains(FopenFlags::FOPEN_KEEP_CACHE) {
                 cached::forget_size(ino.0);
             }
             let number = self.files.add(handle);
             self.seen.opens(self.cache, number, &stat);
+            let (open, place) = (Open::File(number), Place::Node(ino));
+            self.traced.opened(&self.fs, request, open, Operation::Open, place, truncated);
             reply.opened(number, flags);
         });
     }
@@ -327,13 +332,16 @@ impl Filesystem for Served {
         answer!(reply, made, |(stat, handle)| {
             let flags = self.seen.opened(self.cache, &stat, &handle);
             let (time, attr) = (self.cache.time(), attr_of(&stat));
-            reply.created(&time, &attr, Generation(0), self.files.add(handle), flags);
+            let number = self.files.add(handle);
+            let (open, place) = (Open::File(number), Place::Name(parent, name));
+            self.traced.opened(&self.fs, request, open, Operation::Create, place, false);
+            reply.created(&time, &attr, Generation(0), number, flags);
         });
     }
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         number: FileHandle,
         offset: u64,
@@ -349,15 +357,19 @@ impl Filesystem for Served {
             }
             // The kernel reads a page of what was opened to be written alone, before it writes a
             // part.
-            let read = self.file(number);
-            let read = read.and_then(|handle| handle.read_any(offset, &mut bytes[..size]));
+            let read = self.file(number).and_then(|handle| {
+                let count = handle.read_any(offset, &mut bytes[..size])?;
+                let moved = Bytes { handle: &handle, offset, size: count as u64 };
+                self.traced.moved(request, number, Way::Read, moved);
+                Ok(count)
+            });
             answer!(reply, read, |count| reply.data(&bytes[..count]));
         });
     }
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         number: FileHandle,
         offset: u64,
@@ -369,8 +381,12 @@ impl Filesystem for Served {
     ) {
         let drop_suid = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let dropped = if drop_suid { self.fs.drop_suid(ino.0) } else { Ok(()) };
-        let write =
-            |handle: Arc<Handle>| self.replaced.with_room(|| handle.write_where(offset, data));
+        let write = |handle: Arc<Handle>| {
+            let (at, count) = self.replaced.with_room(|| handle.write_where(offset, data))?;
+            let moved = Bytes { handle: &handle, offset: at, size: count as u64 };
+            self.traced.moved(request, number, Way::Write, moved);
+            Ok((at, count))
+        };
         let written = dropped.and_then(|()| self.file(number)).and_then(write);
         answer!(reply, written, |(at, count)| {
             reply.written(count as u32);
@@ -392,7 +408,7 @@ impl Filesystem for Served {
 
     fn getlk(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         number: FileHandle,
         owner: LockOwner,
@@ -407,6 +423,8 @@ impl Filesystem for Served {
             let mode = if kind == libc::F_RDLCK { LockMode::Read } else { LockMode::Write };
             self.locks.in_the_way(&handle, owner.0, mode, range)
         });
+        let place = Place::Open(Open::File(number));
+        let found = self.noted(request, Operation::Getlk, place, found);
         answer!(reply, found, |found| match found {
             None => reply.locked(0, 0, libc::F_UNLCK, 0),
             // Its owner may be a process that this one cannot name.
@@ -436,6 +454,7 @@ impl Filesystem for Served {
     ) {
         let range = ByteRange::of(start, end);
         let taker = Taker { owner: owner.0, description: number.0 };
+        let place = Place::Open(Open::File(number));
         let mode = match kind {
             libc::F_RDLCK => LockMode::Read,
             libc::F_WRLCK => LockMode::Write,
@@ -443,7 +462,7 @@ impl Filesystem for Served {
                 let unlocked = self.file(number);
                 let unlocked =
                     unlocked.and_then(|handle| self.locks.unlock(&handle, owner.0, range));
-                return Self::empty(unlocked, reply);
+                return Self::empty(self.noted(request, Operation::Setlk, place, unlocked), reply);
             }
         };
         let locked = self.file(number).and_then(|handle| {
@@ -451,6 +470,7 @@ impl Filesystem for Served {
             let good = locked && self.seen.is_good(self.cache, &handle);
             Ok((locked, good, handle))
         });
+        let locked = self.noted(request, Operation::Setlk, place, locked);
         answer!(reply, locked, |(locked, good, handle)| {
             if good {
                 reply.ok();
@@ -466,7 +486,7 @@ impl Filesystem for Served {
 
     fn release(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         number: FileHandle,
         _: KernelFlags,
@@ -477,26 +497,32 @@ impl Filesystem for Served {
         drop(self.files.remove(number));
         self.seen.released(number);
         self.locks.released(ino.0, number.0);
+        self.traced.closed(&self.fs, request, Open::File(number), Operation::Close);
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, number: FileHandle, _: bool, reply: ReplyEmpty) {
-        Self::empty(self.file(number).and_then(|handle| handle.sync()), reply);
+    fn fsync(&self, request: &Request, _: INodeNo, number: FileHandle, _: bool, reply: ReplyEmpty) {
+        let synced = self.file(number).and_then(|handle| handle.sync());
+        let place = Place::Open(Open::File(number));
+        Self::empty(self.noted(request, Operation::Fsync, place, synced), reply);
     }
 
-    fn opendir(&self, _: &Request, ino: INodeNo, _: KernelFlags, reply: ReplyOpen) {
+    fn opendir(&self, request: &Request, ino: INodeNo, _: KernelFlags, reply: ReplyOpen) {
         let flags = match self.cache {
             Cache::Job => FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE,
             _ => FopenFlags::empty(),
         };
         answer!(reply, self.fs.open_folder(ino.0), |folder| {
-            reply.opened(self.folders.add(folder), flags);
+            let number = self.folders.add(folder);
+            let (open, place) = (Open::Folder(number), Place::Node(ino));
+            self.traced.opened(&self.fs, request, open, Operation::Opendir, place, false);
+            reply.opened(number, flags);
         });
     }
 
     fn readdir(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         number: FileHandle,
         offset: u64,
@@ -507,12 +533,14 @@ impl Filesystem for Served {
                 !reply.add(INodeNo(entry.ino), behind, type_of(entry.kind), &entry.name)
             })
         });
+        let place = Place::Open(Open::Folder(number));
+        let listed = self.noted(request, Operation::Readdir, place, listed);
         answer!(reply, listed, |()| reply.ok());
     }
 
     fn readdirplus(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         number: FileHandle,
         offset: u64,
@@ -528,28 +556,40 @@ impl Filesystem for Served {
                 !reply.add(ino, behind, &entry.name, &time, &attr, Generation(0))
             })
         });
+        let place = Place::Open(Open::Folder(number));
+        let listed = self.noted(request, Operation::Readdir, place, listed);
         answer!(reply, listed, |()| reply.ok());
     }
 
     fn releasedir(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         number: FileHandle,
         _: KernelFlags,
         reply: ReplyEmpty,
     ) {
         drop(self.folders.remove(number));
+        self.traced.closed(&self.fs, request, Open::Folder(number), Operation::Closedir);
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        number: FileHandle,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
         // A name is as durable as any commit.
-        reply.ok();
+        let place = Place::Open(Open::Folder(number));
+        Self::empty(self.noted(request, Operation::Fsync, place, Ok(())), reply);
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        answer!(reply, self.fs.statfs(), |stats| {
+    fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let stats = self.noted(request, Operation::Statfs, Place::Node(ino), self.fs.statfs());
+        answer!(reply, stats, |stats| {
             let (all, free) = (stats.size / u64::from(BLOCK), stats.free / u64::from(BLOCK));
             // A file takes 64 bytes of the arena at least, and some of the catalog.
             let files = stats.free / 64;
@@ -559,7 +599,7 @@ impl Filesystem for Served {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -567,16 +607,26 @@ impl Filesystem for Served {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        Self::empty(self.fs.set_xattr(ino.0, name.as_bytes(), value, flags), reply);
+        let set = self.fs.set_xattr(ino.0, name.as_bytes(), value, flags);
+        Self::empty(self.noted_key(request, Operation::Setxattr, ino, name, set), reply);
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer!(reply, self.fs.get_xattr(ino.0, name.as_bytes()), |value| {
+    fn getxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        let value = self.fs.get_xattr(ino.0, name.as_bytes());
+        let value = self.noted_key(request, Operation::Getxattr, ino, name, value);
+        answer!(reply, value, |value| {
             give(reply, &value, size);
         });
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let names = self.fs.list_xattr(ino.0).map(|names| {
             names.into_iter().fold(Vec::new(), |mut all, name| {
                 all.extend_from_slice(name.as_bytes());
@@ -584,11 +634,13 @@ impl Filesystem for Served {
                 all
             })
         });
+        let names = self.noted(request, Operation::Listxattr, Place::Node(ino), names);
         answer!(reply, names, |names| give(reply, &names, size));
     }
 
-    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        Self::empty(self.fs.remove_xattr(ino.0, name.as_bytes()), reply);
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let gone = self.fs.remove_xattr(ino.0, name.as_bytes());
+        Self::empty(self.noted_key(request, Operation::Removexattr, ino, name, gone), reply);
     }
 
     fn fallocate(
@@ -604,34 +656,44 @@ impl Filesystem for Served {
         let allocate =
             |handle: Arc<Handle>| self.replaced.with_room(|| handle.fallocate(mode, offset, len));
         let file = self.drop_suid(request, ino).and_then(|()| self.file(number));
-        Self::empty(file.and_then(allocate), reply);
+        let allocated = file.and_then(allocate);
+        let range = || vec![Argument::Number(offset), Argument::Number(len)];
+        let (operation, place) = (Operation::Fallocate, Place::Open(Open::File(number)));
+        self.traced.note_with(&self.fs, request, &allocated, operation, place, range);
+        Self::empty(allocated, reply);
     }
 
     fn copy_file_range(
         &self,
         request: &Request,
         _: INodeNo,
-        from: FileHandle,
+        from_number: FileHandle,
         offset_from: u64,
         ino: INodeNo,
-        into: FileHandle,
+        into_number: FileHandle,
         offset_into: u64,
         len: u64,
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
         let dropped = self.drop_suid(request, ino);
-        let copied = dropped.and_then(|()| self.file(from)).and_then(|from| {
-            let into = self.file(into)?;
+        let copied = dropped.and_then(|()| self.file(from_number)).and_then(|from| {
+            let into = self.file(into_number)?;
             let len = len.min(COPY_MAX);
-            self.replaced.with_room(|| from.copy_range(offset_from, &into, offset_into, len))
+            let copy = || from.copy_range(offset_from, &into, offset_into, len);
+            let size = self.replaced.with_room(copy)?;
+            let read = Bytes { handle: &from, offset: offset_from, size };
+            self.traced.moved(request, from_number, Way::Read, read);
+            let written = Bytes { handle: &into, offset: offset_into, size };
+            self.traced.moved(request, into_number, Way::Write, written);
+            Ok(size)
         });
         answer!(reply, copied, |count| reply.written(count as u32));
     }
 
     fn lseek(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         number: FileHandle,
         offset: i64,
@@ -647,17 +709,9 @@ impl Filesystem for Served {
             return reply.error(fuser::Errno::from_i32(libc::ENXIO));
         };
         let found = self.file(number).and_then(|handle| handle.seek(whence, from));
+        let (operation, place) = (Operation::Seek, Place::Open(Open::File(number)));
+        let offset = || vec![Argument::Number(from)];
+        self.traced.note_with(&self.fs, request, &found, operation, place, offset);
         answer!(reply, found, |at| reply.offset(at as i64));
-    }
-}
-
-/// Gives an attribute, or how long it is.
-fn give(reply: ReplyXattr, value: &[u8], size: u32) {
-    if size == 0 {
-        reply.size(value.len() as u32);
-    } else if value.len() <= size as usize {
-        reply.data(value);
-    } else {
-        reply.error(fuser::Errno::from_i32(libc::ERANGE));
     }
 }
