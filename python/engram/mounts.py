@@ -62,6 +62,10 @@ class MountOptions(TypedDict, total=False):
     """Whether all changes through the mount are refused."""
     segment_size: "str | int | None"
     """The memory by which files grow at least, such as "1 MiB"."""
+    trace: "str | os.PathLike[str] | None"
+    """A file to which a line for each operation is appended; `engram trace` shows it."""
+    trace_ring: "str | os.PathLike[str] | None"
+    """The same as a ring of fixed size, FILE or FILE:SIZE, in which old lines are overwritten."""
 
 
 class Mount:
@@ -127,8 +131,10 @@ def mount(
     `T` as numpy's file. `cache` says what the kernel may keep: with "shared" it sees what other
     processes change in the pool at once where files are opened, and within a second elsewhere; with
     "job" it keeps everything, for a pool that nothing else changes meanwhile; with "none" nothing.
-    `segment_size` is the memory by which files grow at least, such as "1 MiB". The pool may be open
-    here meanwhile. What a mount promises of POSIX is in the guide.
+    `segment_size` is the memory by which files grow at least, such as "1 MiB". `trace` is a file to
+    which a line for each operation is appended, and `trace_ring` one of fixed size that keeps the
+    newest lines. The pool may be open here meanwhile. What a mount promises of POSIX is in the
+    guide.
 
     Raises
     ------
@@ -196,7 +202,22 @@ def _words(pool: "Pool | str | os.PathLike[str]", place: Path, options: MountOpt
     if segment_size is not None:
         least = parse(segment_size)
         words += ["--growth", f"{least}:{max(least, _GROWTH_MOST)}"]
-    return words
+    return words + _trace_words(options)
+
+
+def _trace_words(options: MountOptions) -> list[str]:
+    """Give what the process is told of a trace."""
+    file, ring = options.get("trace"), options.get("trace_ring")
+    if file is not None and ring is not None:
+        raise ArgumentError("a mount has one trace: give trace or trace_ring, not both")
+    if file is not None:
+        return ["--trace", str(absolute(file))]
+    if ring is None:
+        return []
+    path, colon, size = os.fspath(ring).rpartition(":")
+    if not colon or not size[:1].isdigit():
+        return ["--trace-ring", str(absolute(ring))]
+    return ["--trace-ring", f"{absolute(path)}:{parse(size)}"]
 
 
 def unmount(path: "str | os.PathLike[str]") -> None:

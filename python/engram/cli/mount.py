@@ -21,6 +21,7 @@ DirArgument = Annotated[
         "engram mount /dev/shm/run /mnt/run",
         "engram mount /dev/shm/run /mnt/run --cache job",
         "engram mount /dev/shm/run /mnt/run --read-only",
+        "engram mount /dev/shm/run /mnt/run --trace run.trace",
     )
 )
 def mount(
@@ -44,6 +45,21 @@ def mount(
         str | None,
         typer.Option(metavar="SIZE", help="By how much files grow at least, such as 1MiB."),
     ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append a line for each operation to this file; `engram trace` shows it.",
+        ),
+    ] = None,
+    trace_ring: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:SIZE]",
+            help="The same in a file of fixed size, 16MiB if none is said, that keeps the newest "
+            "lines.",
+        ),
+    ] = None,
     namespace: NamespaceOption = "default",
 ) -> None:
     """Show a namespace as a folder: groups are folders, blobs and arrays are files."""
@@ -57,6 +73,8 @@ def mount(
         cache=cache,
         read_only=read_only,
         segment_size=segment_size,
+        trace=trace,
+        trace_ring=trace_ring,
     )
     if made is not None:
         terminal.say(

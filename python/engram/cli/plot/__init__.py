@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,12 +17,12 @@ from engram.cli.app import (
     object_path,
     opened,
 )
+from engram.cli.pictures import form_of
 from engram.cli.plot.choose import choose
 from engram.cli.plot.draw import draw
 from engram.cli.terminal import plain
 from engram.errors import ArgumentError
 
-_FORMS = ("png", "pdf", "svg", "jpg")
 _DPI = 150
 _KINDS = {"line": "a line", "image": "an image", "map": "a map", "points": "points on a map"}
 
@@ -76,7 +75,7 @@ def plot(
             message = f"{plain(name)}: is {what}; name an array (`engram ls {pool} {name}`)"
             raise ArgumentError(message)
         target = out or f"{array.name}.png"
-        form = _form(target)
+        form = form_of(target)
         choice = choose(array, places)
         with output.writing(target, overwrite=overwrite) as file:
             draw(choice, file, form, dpi)
@@ -97,16 +96,3 @@ def _place(word: str) -> tuple[str, int]:
         pass
     message = f"--at {word!r} is not DIM=INDEX, such as time=0 or step=-1"
     raise ArgumentError(message)
-
-
-def _form(target: str) -> str:
-    """Return the format that a file's name asks for."""
-    form = Path(target).suffix.lower().removeprefix(".")
-    if output.standard(target) is not None:
-        return "png"
-    if form == "jpeg":
-        return "jpg"
-    if form not in _FORMS:
-        message = f"{target}: unknown kind of picture; end its name with .{', .'.join(_FORMS)}"
-        raise ArgumentError(message)
-    return form

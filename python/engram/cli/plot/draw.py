@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from engram.cli.conventions import Role
+from engram.cli.pictures import LINE, STYLE
 from engram.cli.terminal import plain
 from engram.errors import ArgumentError, EngramError
 from engram.extras import library
@@ -26,20 +27,6 @@ if TYPE_CHECKING:
 
     from engram.cli.plot.choose import Axis, Choice
 
-INK = "#333333"
-LINE = "#2166ac"
-_STYLE: Any = {
-    "font.size": 10,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.titlesize": 12,
-    "axes.titlelocation": "left",
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "text.color": INK,
-    "date.converter": "concise",
-}
 _TAIL = 0.5
 """Per cent of the values at each end that may lie outside of the colours, if they lie far out."""
 _FAR = 2.0
@@ -77,7 +64,7 @@ def draw(choice: Choice, file: BinaryIO, form: str, dpi: int) -> None:
     from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - likewise
 
     choice = _in_reach(choice)
-    with mpl.rc_context(_STYLE), _as_one_error(choice):
+    with mpl.rc_context(STYLE), _as_one_error(choice):
         room = ConstrainedLayoutEngine(compress=True, w_pad=_PAD, h_pad=_PAD)
         figure = Figure(layout=room)
         axes = figure.add_subplot()
