@@ -10,7 +10,7 @@ RUST := Cargo.toml .cargo/config.toml python/Cargo.toml \
 	$(shell find engine/src engine/*/src posix/*/src python/src -name '*.rs')
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 MIRI := nightly-2026-05-20
-FUZZ := query_parser records rows segments pages
+FUZZ := query_parser records rows segments pages trace_lines
 FUZZ_SECONDS ?= 60
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
@@ -117,7 +117,7 @@ miri: ## Columns and records where undefined behaviour shows (4 minutes; nightly
 	then $(MAKE) --silent .miri; \
 	else echo "==> Skipped: it needs miri of $(MIRI), which rustup cannot install here"; fi
 
-fuzz: ## Nonsense to what reads queries and media (FUZZ_SECONDS=60 for each; nightly Rust)
+fuzz: ## Nonsense to what reads queries, media, traces (FUZZ_SECONDS=60 for each; nightly Rust)
 	@if cargo +nightly --version >/dev/null 2>&1 || \
 		rustup toolchain install nightly --profile minimal >/dev/null 2>&1; \
 	then $(MAKE) --silent $(FUZZ:%=.fuzz-%); \

@@ -200,7 +200,10 @@ def test_a_time_line_is_drawn(file: Path, tmp_path: Path, form: str) -> None:
     ended = run("trace", file, "--plot", picture)
     assert ended.code == 0, ended.err
     assert picture.read_bytes().startswith(b"\x89PNG" if form == "png" else b"<?xml")
-    assert "the time line of 6 files" in ended.err
+    assert ended.out == f"{picture}: the time line of 6 files\n"
+    both = run("trace", file, "--timeline", "--plot", picture, "--overwrite")
+    assert both.out.startswith(ended.out)
+    assert both.out.endswith("is other use\n")
     assert run("trace", file, "--plot", picture).code == 11
     assert run("trace", file, "--plot", picture, "--overwrite").code == 0
     assert run("trace", file, "--plot", tmp_path / "run.xyz").code == 20

@@ -20,8 +20,8 @@
 //!
 //! **Overtaking.** A thread may write so rarely that its block is given again meanwhile. So it
 //! looks at the header's number before each record, and takes another block once half of all were
-//! given after its own. If it is stopped just then for as long as the others need for the other half, it
-//! writes into a block that is somebody else's by now.
+//! given after its own. If it is stopped just then for as long as the others need for the other
+//! half, it writes into a block that is somebody else's by now.
 //!
 //! **Reading.** A record has its length, and a sum (CRC-32) over its text, its place in the block,
 //! and the block's number. So a record of which a part was overwritten, or was never written, is

@@ -94,7 +94,10 @@ def trace(
     if by_sum:
         _tell_sums(found, json=json)
     elif wanted["--timeline"]:
-        _tell_timeline(found, file, plot, overwrite=overwrite, json=json)
+        if plot is not None:
+            _draw_timeline(found, file, plot, overwrite=overwrite, json=json)
+        if timeline or json:
+            _tell_timeline(found, json=json)
     elif unread:
         _tell_unread(found, json=json)
     elif order:
@@ -242,17 +245,16 @@ def _tell_order(found: Trace, *, json: bool) -> None:
         sys.stdout.writelines(f"{escaped(path)}\n" for path in paths)
 
 
-def _tell_timeline(
-    found: Trace, file: Path, plot: str | None, *, overwrite: bool, json: bool
-) -> None:
-    if plot is not None:
-        form = form_of(plot)
-        drawn = Timeline(found, PARTS)
-        with output.writing(plot, overwrite=overwrite) as target:
-            draw(drawn, f"{file.name}: files over time", target, form)
-        if output.standard(plot) is not None:
-            return
-        terminal.note(f"{plot}: the time line of {counted(len(drawn.lanes), 'file')}")
+def _draw_timeline(found: Trace, file: Path, target: str, *, overwrite: bool, json: bool) -> None:
+    form = form_of(target)
+    drawn = Timeline(found, PARTS)
+    with output.writing(target, overwrite=overwrite) as opened:
+        draw(drawn, f"{file.name}: files over time", opened, form)
+    if not json and output.standard(target) is None:
+        terminal.say(f"{target}: the time line of {counted(len(drawn.lanes), 'file')}")
+
+
+def _tell_timeline(found: Trace, *, json: bool) -> None:
     shown = Timeline(found, _PARTS if json else _width())
     if json:
         told = shown.told()
