@@ -239,6 +239,8 @@ def test_a_file_that_is_missing_or_no_trace_is_named(tmp_path: Path) -> None:
     ended = run("trace", notes, "--skip-damaged", "--sum")
     assert ended.code == 18
     assert "is no trace" in ended.err
+    notes.write_bytes(bytes(3 << 20))  # one line, as it were
+    assert run("trace", notes, "--sum").code == 18
 
 
 def test_a_damaged_line_is_named_by_its_number_and_left_out_if_asked(tmp_path: Path) -> None:

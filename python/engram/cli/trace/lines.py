@@ -38,6 +38,7 @@ FIELDS = {
 MOVES = {"read": "read", "write": "written", "nvml_read": "read", "nvml_write": "written"}
 """Operations that move bytes, and which way."""
 
+_LOW = "nvml_"
 _NUMBERS = {"offset", "size", "lines"}
 _NUMBER = r"(0|[1-9][0-9]*)"
 _LINE = re.compile(
@@ -49,6 +50,9 @@ _ESCAPED = re.compile(r"%(3A|0A|25|)")
 _SIGNS = {"3A": ":", "0A": "\n", "25": "%"}
 _ID_END, _NUMBER_END = 1 << 32, 1 << 64
 _MICRO = 1_000_000
+
+_LINE_MAX = 1 << 20
+"""What is longer is no line."""
 
 _MAGIC = b"engram ring 1\n\0\0"
 _HEADER, _FIRST, _RECORD_HEAD = 4096, 16, 8
@@ -69,7 +73,7 @@ class Line(NamedTuple):
     @property
     def is_low_level(self) -> bool:
         """Whether its place is a pool."""
-        return self.operation.startswith("nvml_")
+        return self.operation.startswith(_LOW)
 
     def named(self) -> dict[str, int | str]:
         """Return the arguments by their names."""
@@ -109,23 +113,17 @@ def parsed(raw: bytes) -> Line:
     if names is None:
         message = f"{operation!r} is no operation"
         raise _DamagedError(message)
-    words = rest.split(":")[1:]
+    words = rest.split(":")[1:] if rest else []
     if len(words) != len(names):
         message = f"{operation} has {len(names)} arguments, not {len(words)}"
         raise _DamagedError(message)
-    arguments = tuple(_argument(name, word) for name, word in zip(names, words, strict=True))
-    line = Line(
-        int(seconds) * _MICRO + int(micros),
-        operation,
-        _below(pid, _ID_END),
-        _below(tid, _ID_END),
-        _unescaped(place),
-        arguments,
-    )
-    if line.place and line.place[0] != "/" and not line.is_low_level:
-        message = f"the path {line.place!r} does not begin with a slash"
+    path = _unescaped(place)
+    if path and path[0] != "/" and not operation.startswith(_LOW):
+        message = f"the path {path!r} does not begin with a slash"
         raise _DamagedError(message)
-    return line
+    at = int(seconds) * _MICRO + int(micros)
+    arguments = tuple(map(_argument, names, words))
+    return Line(at, operation, _below(pid, _ID_END), _below(tid, _ID_END), path, arguments)
 
 
 def _behind_damage(raw: bytes) -> tuple[bytes, Line] | None:
@@ -147,7 +145,7 @@ def escaped(text: str) -> str:
 
 def _argument(name: str, word: str) -> int | str:
     if name in _NUMBERS:
-        if re.fullmatch(_NUMBER, word) is None:
+        if not (word.isdigit() and word.isascii()) or (word[0] == "0" and word != "0"):
             message = f"{word!r} is no whole number"
             raise _DamagedError(message)
         return _below(word, _NUMBER_END)
@@ -252,10 +250,14 @@ class Trace:
 
 def _in_file(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file with their numbers; the last one once it is finished."""
-    for number, raw in enumerate(file, start=1):
+    number = 0
+    while raw := file.readline(_LINE_MAX):
+        number += 1
         # An empty one ends what a full disk has left of a line.
         if raw.endswith(b"\n") and len(raw) > 1:
             yield number, raw[:-1]
+        elif len(raw) == _LINE_MAX:
+            yield number, raw
 
 
 def _in_ring(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:

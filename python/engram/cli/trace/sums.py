@@ -39,7 +39,9 @@ class Sums:
             self.first, self.last = min(self.first, line.at), max(self.last, line.at)
             pids.add(line.pid)
             key = (line.place, line.operation)
-            found = self.by_place.setdefault(key, Sum(line.at, line.at))
+            found = self.by_place.get(key)
+            if found is None:
+                found = self.by_place[key] = Sum(line.at, line.at)
             found.first, found.last = min(found.first, line.at), max(found.last, line.at)
             found.count += 1
             found.nbytes += line.nbytes
