@@ -464,6 +464,7 @@ mod tests {
         }
         // It has looked at the number, and was stopped for all that.
         assert_eq!(ring.place(slow.number), ring.place(fast.number));
+        ring.put(&mut slow, "line 999999\n").expect("written");
         slow.at += 4;
         ring.put(&mut slow, "line 999999\n").expect("written");
         let kept = lines(&path).expect("lines");
