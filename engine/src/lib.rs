@@ -12,8 +12,10 @@
 //!
 //! ```toml
 //! [env]
-//! HOST_CFLAGS = "-Dpthread_mutex_lock=engram_mutex_lock -Dgetpid=engram_getpid -Dfcntl=engram_fcntl"
-//! TARGET_CFLAGS = "-Dpthread_mutex_lock=engram_mutex_lock -Dgetpid=engram_getpid -Dfcntl=engram_fcntl"
+//! HOST_CFLAGS = """-Dpthread_mutex_lock=engram_mutex_lock -Dgetpid=engram_getpid \
+//!     -Dfcntl=engram_fcntl"""
+//! TARGET_CFLAGS = """-Dpthread_mutex_lock=engram_mutex_lock -Dgetpid=engram_getpid \
+//!     -Dfcntl=engram_fcntl"""
 //! ```
 //!
 //! What lies behind a handle is for the engine's own crates:

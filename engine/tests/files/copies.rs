@@ -2,7 +2,7 @@
 
 use super::common::{Fixture, attach, sound};
 use super::{all, created, make};
-use engram::{Clash, Kind, Member, Mode, Realm, Scope};
+use engram::{Clash, Kind, Member, Mode, NamesSeen, Realm, Scope};
 
 /// A file with a hole, bytes, and a further name.
 fn sparse(realm: &Realm) -> Vec<u8> {
@@ -145,9 +145,23 @@ fn names_change_in_two_realms_as_they_do_in_one() {
     assert_eq!(rename("one", "folder", Clash::Refuse), Some(Kind::Exists));
     assert_eq!(rename("one", "other", Clash::Replace), None);
     assert_eq!(all_realms.lookup(root, "other"), Ok(Some(Member::Object(one))));
+    let seen = |member, there| NamesSeen { member: Member::Object(member), there };
+    let rename_if = |old, new, was| {
+        let renamed = all_realms.rename_over_if(root, old, root, new, Clash::Replace, was);
+        renamed.err().map(|error| error.kind())
+    };
+    let another = Some(Member::Object(two));
+    assert_eq!(rename_if("other", "new", seen(two, None)), Some(Kind::NotFound));
+    assert_eq!(rename_if("other", "new", seen(one, another)), Some(Kind::NotFound));
+    assert_eq!(rename_if("other", "new", seen(one, None)), None);
+    let unlink_if = |was| all_realms.unlink_if(folder, "two", was).map_err(|error| error.kind());
+    assert_eq!(unlink_if(one), Err(Kind::NotFound));
+    let removed = all_realms.remove_empty_if(root, "folder", root).map_err(|error| error.kind());
+    assert_eq!(removed, Err(Kind::NotFound), "it is another group");
+    assert_eq!(all_realms.newest_commit(), Ok(None), "there are two realms");
     let remove = || all_realms.remove_empty(root, "folder").err().map(|error| error.kind());
     assert_eq!(remove(), Some(Kind::Exists), "it has a private member");
-    all_realms.unlink(folder, "two").unwrap();
+    unlink_if(two).unwrap();
     assert_eq!(all_realms.object(two).map(drop).map_err(|e| e.kind()), Err(Kind::NotFound));
     assert_eq!(remove(), None);
     assert_eq!(all_realms.lookup(root, "folder"), Ok(None));

@@ -108,7 +108,7 @@ pub(super) struct Env {
     abandoned: bool,
     /// Opened for reading alone, without locks: nobody else's state depends on this process.
     lockless: bool,
-    lock_file: Option<process::LockFile>,
+    lock_file: Option<process::ReaderLock>,
     /// The catalog's folder, for messages.
     dir: PathBuf,
 }

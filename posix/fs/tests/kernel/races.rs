@@ -1,7 +1,7 @@
 //! What changes between a call's look and its act: the call is answered as if nobody had come
 //! between, and never done to another node than was judged.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use engram_fs::{Answer, At, Caller, Clash, Fs, Opened, ROOT, Unanswered};
@@ -39,13 +39,20 @@ impl Drop for Over<'_> {
 
 /// Runs `one` for as long as `other` has rounds to run.
 fn beside(one: impl Fn() + Sync, other: impl Fn(usize)) {
+    beside_many(1, one, other);
+}
+
+/// The same, in so many threads.
+fn beside_many(threads: usize, one: impl Fn() + Sync, other: impl Fn(usize)) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                one();
-            }
-        });
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    one();
+                }
+            });
+        }
         let _over = Over(&over);
         (0..ROUNDS).for_each(other);
     });
@@ -58,31 +65,22 @@ fn nobody_unlinks_what_another_has_made_under_the_name() {
     let (root, one, other) = (caller(0, 0, &[]), caller(1, 1, &[]), caller(65534, 65534, &[]));
     fs.asked_by(&root).mkdir(at("sticky"), 0o777).unwrap();
     fs.asked_by(&root).chmod(at("sticky"), 0o1777, true).unwrap();
-    let kept = AtomicU64::new(0);
-    beside(
-        // The one makes and unlinks its own file all the time.
-        || {
-            make(fs, &one, "sticky/file");
-            match code(fs.asked_by(&one).unlink(at("sticky/file"))) {
-                0 | libc::ENOENT | libc::EPERM => {}
-                number => panic!("unlinked: {number}"),
-            }
-        },
-        // The other makes one under the same name, and finds it there for as long as it is.
-        |_| {
-            if make(fs, &other, "sticky/file") == 0 {
-                for _ in 0..3 {
-                    assert_eq!(
-                        fs.asked_by(&other).stat(at("sticky/file"), true).unwrap().uid,
-                        65534
-                    );
-                }
-                kept.fetch_add(1, Ordering::Relaxed);
-                assert_eq!(code(fs.asked_by(&other).unlink(at("sticky/file"))), 0);
-            }
-        },
-    );
-    assert!(kept.into_inner() > 0, "the other never had the name");
+    // Two threads of the one make and unlink a file; one of them may be about to unlink what the
+    // other has, when somebody else makes another under that name.
+    let own = || {
+        make(fs, &one, "sticky/file");
+        match code(fs.asked_by(&one).unlink(at("sticky/file"))) {
+            0 | libc::ENOENT | libc::EPERM => {}
+            number => panic!("unlinked: {number}"),
+        }
+    };
+    beside_many(2, own, |_| {
+        while make(fs, &other, "sticky/file") != 0 {}
+        for _ in 0..3 {
+            assert_eq!(fs.asked_by(&other).stat(at("sticky/file"), true).unwrap().uid, 65534);
+        }
+        assert_eq!(code(fs.asked_by(&other).unlink(at("sticky/file"))), 0);
+    });
     both.close();
 }
 
@@ -120,15 +118,16 @@ fn what_is_made_by_two_is_opened_by_both() {
     let fs = &both.ours.fs;
     let root = caller(0, 0, &[]);
     let asked = fs.asked_by(&root);
-    beside(
-        || {
-            code(asked.unlink(at("file")));
-        },
-        |_| {
-            let flags = libc::O_CREAT | libc::O_WRONLY;
-            assert_eq!(code(asked.open(at("file"), flags, 0o644)), 0);
-        },
-    );
+    let open = || {
+        let flags = libc::O_CREAT | libc::O_WRONLY;
+        assert_eq!(code(asked.open(at("file"), flags, 0o644)), 0);
+    };
+    // Each of three makes it, if the others have not made it just now, or taken it away.
+    let make = || {
+        code(asked.unlink(at("file")));
+        open();
+    };
+    beside_many(2, make, |_| open());
     both.close();
 }
 

@@ -36,14 +36,14 @@ static LOCK_FILES: [AtomicU64; DESCRIPTORS / 64] = [const { AtomicU64::new(0) };
 
 thread_local! {
     /// Whether this thread opens an environment, and the descriptor that LMDB has locked then.
-    static OPENING: Cell<Option<Option<LockFile>>> = const { Cell::new(None) };
+    static OPENING: Cell<Option<Option<ReaderLock>>> = const { Cell::new(None) };
 }
 
 /// The descriptor of an environment's `lock.mdb`, which LMDB closes with the environment.
 #[derive(Clone, Copy)]
-pub(super) struct LockFile(c_int);
+pub(super) struct ReaderLock(c_int);
 
-impl LockFile {
+impl ReaderLock {
     fn bit(self) -> Option<(&'static AtomicU64, u64)> {
         let number = usize::try_from(self.0).ok()?;
         Some((LOCK_FILES.get(number / 64)?, 1 << (number % 64)))
@@ -67,7 +67,7 @@ impl LockFile {
 
 /// Runs the call that opens an environment; its code, and the descriptor of its `lock.mdb`, if it
 /// has one: that is to be forgotten when the environment is closed.
-pub(super) fn opening(call: impl FnOnce() -> c_int) -> (c_int, Option<LockFile>) {
+pub(super) fn opening(call: impl FnOnce() -> c_int) -> (c_int, Option<ReaderLock>) {
     OPENING.set(Some(None));
     let rc = call();
     let locked = OPENING.take().flatten();
@@ -94,7 +94,7 @@ extern "C" fn engram_getpid() -> c_int {
 /// As `fcntl`'s: for a command of locks, `argument` points to a `flock`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn engram_fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
-    let file = LockFile(fd);
+    let file = ReaderLock(fd);
     let own = match command {
         libc::F_SETLK => libc::F_OFD_SETLK,
         libc::F_SETLKW => libc::F_OFD_SETLKW,
