@@ -58,6 +58,7 @@ from engram.mounts import Mount, mount, unmount
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, adopt, chmod, create, destroy, open
 from engram.query import QueryResult
+from engram.running import run, run_environment
 from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.sharing import Moved
 from engram.snapshot import Snapshot
@@ -161,6 +162,8 @@ __all__ = [
     "import_files",
     "mount",
     "open",
+    "run",
+    "run_environment",
     "salvage",
     "under",
     "unmount",

@@ -7,6 +7,7 @@ the mount is taken away; `engram.mount` as a with-block does that at its end.
 import contextlib
 import ctypes
 import errno
+import itertools
 import json
 import os
 import shutil
@@ -255,6 +256,7 @@ def unmount(path: "str | os.PathLike[str]") -> None:
 class _Served(NamedTuple):
     place: str
     pid: int
+    pool: str
 
 
 def _served_at(place: Path) -> _Served | None:
@@ -265,14 +267,31 @@ def _served_at(place: Path) -> _Served | None:
     with Path("/proc/self/mountinfo").open(encoding="utf-8", errors="surrogateescape") as mounts:
         for line in mounts:
             before, _, after = line.rstrip("\n").partition(" - ")
-            kind, source = after.split(" ")[:2]
-            point = before.split(" ")[4].encode(errors="surrogateescape")
-            point = point.decode("unicode_escape").encode("latin-1")
+            words, (kind, source) = before.split(" "), after.split(" ")[:2]
             ours = kind.startswith("fuse") and source.startswith(_SOURCE)
-            if ours and os.fsdecode(point) in {str(place), real}:
-                pid = source.rpartition("@")[2]
-                found = _Served(os.fsdecode(point), int(pid) if pid.isdigit() else 0)
+            if ours and _plain(words[4]) in {str(place), real}:
+                pool, _, pid = _plain(source).removeprefix(_SOURCE).rpartition("@")
+                found = _Served(_plain(words[4]), int(pid) if pid.isdigit() else 0, pool)
     return found
+
+
+def _plain(word: str) -> str:
+    """Give a word of the kernel's list without its escapes."""
+    whole = word.encode(errors="surrogateescape")
+    return os.fsdecode(whole.decode("unicode_escape").encode("latin-1"))
+
+
+def mounted(place: Path) -> tuple[Path, str] | None:
+    """Give the pool that a living mount shows, and its namespace ("" if that cannot be told)."""
+    served = _served_at(place)
+    if served is None or not _serves(served.pid):
+        return None
+    try:
+        words = Path(f"/proc/{served.pid}/cmdline").read_text(errors="surrogateescape").split("\0")
+    except OSError:
+        return Path(served.pool), ""
+    named = [after for before, after in itertools.pairwise(words) if before == "--namespace"]
+    return Path(served.pool), named[-1] if named else "default"
 
 
 def _serves(pid: int) -> bool:

@@ -138,7 +138,7 @@ app = typer.Typer(
 SECTIONS = {
     "Look": ("ls", "tree", "info", "query", "watch", "stats", "plot"),
     "Values in and out": ("put", "get", "import", "export"),
-    "Files": ("mount", "unmount", "trace"),
+    "Files": ("mount", "unmount", "run", "trace"),
     "Names": ("mv", "rm", "protect"),
     "Sharing": ("share", "unshare", "publish", "unpublish"),
     "Active objects": ("active", "gc"),
@@ -169,6 +169,7 @@ _MODULES = {
     **dict.fromkeys(("unshare", "publish", "unpublish"), "share"),
     "gc": "active",
     "unmount": "mount",
+    "run": "running",  # `run` is the command line's own
     **dict.fromkeys(("create", "destroy", "adopt", "verify"), "pools"),
     "reindex": "index",
     **dict.fromkeys(("backup", "compact", "upgrade"), "housekeeping"),

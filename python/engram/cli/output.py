@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 STDIO = "-"
 STDOUT = "stdout"
+stand_ins: list[int] = []
+"""The descriptors of standard streams that were closed when this process began."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -72,6 +74,7 @@ def _dead_end() -> int:
 def _stream(descriptor: int, mode: str) -> Any:
     """Open a descriptor as Python opens the standard streams."""
     os.set_inheritable(descriptor, True)
+    stand_ins.append(descriptor)
     return os.fdopen(descriptor, mode, encoding="utf-8", errors="backslashreplace")
 
 

@@ -94,5 +94,7 @@ def _shows(words: list[str]) -> bool:
 
 def _pool_first(words: list[str]) -> str:
     """Return a hint for a user who named the pool after the path in it."""
+    if words[0] == "run":  # what stands behind its pools is a program's
+        return ""
     found = [word for word in words[2:] if Path(word, POOL_FILE).is_file()]
     return f"; the pool comes first: `engram {words[0]} {found[0]} ...`" if found else ""

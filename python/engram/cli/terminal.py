@@ -77,6 +77,8 @@ _OUR_WORDS = (
         r"\1 with --overwrite",
     ),
     (r"(with |pass )?force=True", "--force"),
+    (r"mount=DIR or anyway=True starts", "--mount DIR or --anyway starts"),
+    (r"give trace or trace_ring,", "give --trace or --trace-ring,"),
     (
         r"make one with engram\.create or (`engram create [^`]*`)",
         r"check the path, or \1 makes one",
