@@ -178,6 +178,7 @@ fmt: $(BIN)/.installed ## Format everything, and write the C header anew
 clean: ## Remove what the other verbs made, the demo's pool too
 	-@test ! -x $(BIN)/python || $(BIN)/python -m engram.demo --remove --out demo-out
 	rm -rf fuzz/target fuzz/tools fuzz/corpus fuzz/artifacts
+	rm -rf python/engram/_native
 	rm -rf .venv target demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/.installed:
@@ -197,7 +198,14 @@ $(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)
 	$(call step,Building engine and package (a few minutes the first time),\
 		$(BIN)/maturin develop --release --extras all$(COMMA)dev >.venv/build.log 2>&1 || \
 		{ cat .venv/build.log; exit 1; })
+	$(if $(wildcard posix/preload/Cargo.toml),$(PRELOAD))
 	@touch $@
+
+# What `engram run` preloads lies in the package. A program that runs keeps the file that it maps.
+PRELOAD = $(call step,Building the library to preload,cargo build --quiet --release \
+	-p engram-preload && install -D -m 755 \
+	$(or $(CARGO_TARGET_DIR),target)/release/libengram_preload.so \
+	python/engram/_native/libengram_preload.so)
 
 .public-api:
 	$(call step,Comparing the public API,$(PYTHON) scripts/public_api.py)
