@@ -4,13 +4,27 @@
 //! Callers are programs, so what C asks of them is taken for granted: strings end, and buffers are
 //! as long as is said.
 
+mod attributes;
 mod contents;
 mod descriptors;
 mod folder;
+mod folders;
+mod fts;
 mod locks;
 pub mod memory;
 mod metadata;
 mod names;
+mod refused;
+mod temporary;
 mod threads;
 mod transfer;
 mod users;
+mod walks;
+
+use engram_fs::Errno;
+
+/// A call that is refused, of a path or a descriptor of ours: the error, and what to do instead.
+pub fn refused_call(name: &str, remedy: &str) -> Errno {
+    // The trace's line, with the name and the remedy, is written here.
+    Errno::new(libc::ENOTSUP, format!("{name} is not answered here: {remedy}"))
+}

@@ -47,7 +47,8 @@ pub fn set_errno(code: c_int) {
 }
 
 /// Calls a function of the C library, whatever is defined here under its name:
-/// `real!(open(path: *const c_char, flags: c_int) -> c_int)`.
+/// `real!(open(path: *const c_char, flags: c_int) -> c_int)`. It may unwind: a thread is cancelled
+/// in it (`pthread_cancel`), or a function of the program's that it calls throws.
 macro_rules! real {
     ($name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty) => {{
         static REAL: $crate::real::Real =
@@ -56,7 +57,7 @@ macro_rules! real {
         // asks for.
         #[allow(unused_unsafe, reason = "some callers are in an unsafe block anyway")]
         unsafe {
-            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> $ret>(
+            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C-unwind" fn($($type),*) -> $ret>(
                 REAL.get(),
             )($($arg),*)
         }
@@ -86,7 +87,7 @@ macro_rules! interpose {
         $($meta)*
         #[unsafe(no_mangle)]
         #[allow(clippy::too_many_arguments)]
-        unsafe extern "C" fn $name($($arg: $type),*) -> $ret $body
+        unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $ret $body
     };
 }
 pub(crate) use interpose;

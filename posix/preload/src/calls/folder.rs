@@ -8,7 +8,7 @@ use engram_fs::{At, Ino, ROOT};
 use crate::descriptors;
 use crate::places::{by_path, inside};
 use crate::process;
-use crate::real::{interpose, real, set_errno};
+use crate::real::{errno, interpose, real, set_errno};
 use crate::trees::{Opened, Tree};
 
 /// The absolute path of a folder of ours, as the program names it. The thread is inside.
@@ -153,6 +153,18 @@ interpose! {
         match unsafe { folder_path(to, libc::PATH_MAX as usize) } {
             Some(path) => path,
             None => real!(getwd(to: *mut c_char) -> *mut c_char),
+        }
+    }
+
+    /// The working folder's path, into memory of a known size.
+    [__getwd_chk](to: *mut c_char, room: usize) -> *mut c_char {
+        // SAFETY: the program's promise.
+        match unsafe { folder_path(to, room) } {
+            Some(path) if path.is_null() && errno() == libc::ERANGE => {
+                real!(__chk_fail() -> *mut c_char)
+            }
+            Some(path) => path,
+            None => real!(__getwd_chk(to: *mut c_char, room: usize) -> *mut c_char),
         }
     }
 

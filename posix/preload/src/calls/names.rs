@@ -1,11 +1,14 @@
 //! Making, finding, changing and taking names.
 
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint};
 
-use engram_fs::Clash;
-use libc::{dev_t, mode_t};
+use engram_fs::{Clash, NodeKind};
+use libc::{dev_t, key_t, mode_t};
 
-use crate::places::{by_path, by_path_of, by_two_paths, is_nowhere};
+use crate::descriptions::What;
+use crate::descriptors;
+use crate::inside::is_inside;
+use crate::places::{by_path, by_path_of, by_two_paths, inside, is_nowhere};
 use crate::process;
 use crate::real::{interpose, real, set_errno};
 
@@ -187,9 +190,75 @@ unsafe fn link_at(old: (c_int, *const c_char), new: (c_int, *const c_char), flag
     }
 }
 
+/// What the file system allows; `None`: what it is does not depend on the file system.
+fn limit(name: c_int, is_file: bool) -> Option<c_long> {
+    match name {
+        libc::_PC_LINK_MAX => Some(c_long::from(i32::MAX)),
+        libc::_PC_NAME_MAX => Some(255),
+        libc::_PC_FILESIZEBITS => Some(64),
+        libc::_PC_2_SYMLINKS => Some(1),
+        libc::_PC_ASYNC_IO => Some(if is_file { 1 } else { -1 }),
+        _ => None,
+    }
+}
+
+/// A limit that is the same everywhere, as libc has it.
+fn everywhere(name: c_int) -> engram_fs::Result<c_long> {
+    let path = c"/".as_ptr();
+    set_errno(0);
+    let limit = real!(pathconf(path: *const c_char, name: c_int) -> c_long);
+    match crate::real::errno() {
+        code if limit == -1 && code != 0 => {
+            Err(crate::calls::descriptors::refused(code, "pathconf knows no such limit"))
+        }
+        _ => Ok(limit),
+    }
+}
+
 const HERE: c_int = libc::AT_FDCWD;
 
 interpose! {
+    /// What is allowed of a file, by its path.
+    [pathconf](path: *const c_char, name: c_int) -> c_long {
+        // SAFETY: the program's promise.
+        unsafe {
+            by_path(
+                HERE,
+                path,
+                |_, _, asked, at| {
+                    let is_file = asked.stat(at, true)?.kind == NodeKind::File;
+                    Ok(limit(name, is_file).map_or_else(|| everywhere(name), Ok)?)
+                },
+                |_, path| real!(pathconf(path: *const c_char, name: c_int) -> c_long),
+            )
+        }
+    }
+
+    /// What is allowed of an open file.
+    [fpathconf](fd: c_int, name: c_int) -> c_long {
+        let held = if is_inside() { None } else { descriptors::get(fd) };
+        match held {
+            Some(held) => inside(|| {
+                let is_file = held.description().what() == What::File;
+                limit(name, is_file).map_or_else(|| everywhere(name), Ok)
+            }),
+            None => real!(fpathconf(fd: c_int, name: c_int) -> c_long),
+        }
+    }
+
+    /// A key for what processes share, of a file and a number.
+    [ftok](path: *const c_char, project: c_int) -> key_t {
+        // SAFETY: the program's promise, and a place for what is known.
+        unsafe {
+            let mut stat = std::mem::zeroed::<libc::stat>();
+            if libc::stat(path, &raw mut stat) != 0 {
+                return -1;
+            }
+            let (file, device) = (stat.st_ino & 0xffff, (stat.st_dev & 0xff) << 16);
+            (file | device) as key_t | (project & 0xff) << 24
+        }
+    }
+
     /// Whether the real user may do something.
     [access](path: *const c_char, mode: c_int) -> c_int {
         // SAFETY: the program's promise.
