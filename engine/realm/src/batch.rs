@@ -64,6 +64,15 @@ thread_local! {
     static RUNNING: RefCell<Option<RunningBatch>> = const { RefCell::new(None) };
 }
 
+/// Looks at this thread's batch. A thread that ends has none, and may still read and write: a
+/// program's last bytes are written when it exits, after what is local to its thread is gone.
+fn look<T>(look: impl FnOnce(&mut Option<RunningBatch>) -> T) -> T {
+    if RUNNING.try_with(|_| ()).is_err() {
+        return look(&mut None);
+    }
+    RUNNING.with_borrow_mut(look)
+}
+
 /// A batch, as its maker holds it. It belongs to the thread that began it; one that is dropped
 /// without an end, wherever that happens, is undone when its thread next looks.
 pub struct Batch {
@@ -114,14 +123,12 @@ impl RunningBatch {
 /// what the batch has reserved enters, too.
 pub(crate) fn undo_abandoned() {
     let is_dead = |running: &RunningBatch| running.forks != forks() || running.is_abandoned();
-    if RUNNING.with_borrow(|slot| slot.as_ref().is_some_and(is_dead)) {
-        drop(RUNNING.take());
-    }
+    drop(look(|slot| slot.take_if(|running| is_dead(running))));
 }
 
 /// Begins a batch in this thread, or joins the one that runs.
 pub(crate) fn begin(core: &Arc<Core>, holder: Option<Weak<()>>) -> Result<()> {
-    RUNNING.with_borrow_mut(|slot| {
+    look(|slot| {
         discard_inherited(slot);
         match slot {
             Some(running) if Arc::ptr_eq(&running.core, core) => running.holders.push(holder),
@@ -162,7 +169,7 @@ fn discard_inherited(slot: &mut Option<RunningBatch>) {
 ///
 /// On error nothing of the batch is visible, and its space has gone back.
 pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Result<()> {
-    let ended = RUNNING.with_borrow_mut(|slot| {
+    let ended = look(|slot| {
         discard_inherited(slot);
         // A batch may have gone to another realm of its namespace; its holders know it still.
         let is_it = |running: &RunningBatch| {
@@ -205,14 +212,14 @@ pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Res
 /// Whether this thread runs a batch, of whatever realm.
 pub fn in_batch() -> bool {
     undo_abandoned();
-    RUNNING.with_borrow(Option::is_some)
+    look(|slot| slot.is_some())
 }
 
 /// Has `hook` called when the batch that this thread runs has ended, if it runs one: with whether
 /// it is committed; if not, nothing of it is left by then.
 pub fn when_ended(hook: impl FnOnce(bool) + 'static) {
     undo_abandoned();
-    RUNNING.with_borrow_mut(|slot| {
+    look(|slot| {
         if let Some(running) = slot {
             running.hooks.all.push(Box::new(hook));
         }
@@ -240,7 +247,7 @@ pub(crate) fn with<T>(
     core: &Arc<Core>,
     with: impl FnOnce(&mut Overlay) -> Result<T>,
 ) -> Result<Option<T>> {
-    RUNNING.with_borrow_mut(|slot| {
+    look(|slot| {
         if slot.is_none() {
             return Ok(None);
         }
@@ -262,7 +269,7 @@ pub(crate) fn with<T>(
 /// Gives a batch of this thread that has changed nothing yet to another realm; one that has is
 /// refused.
 pub(crate) fn hand_over(from: &Arc<Core>, to: &Arc<Core>) -> Result<()> {
-    RUNNING.with_borrow_mut(|slot| match slot {
+    look(|slot| match slot {
         Some(running) if Arc::ptr_eq(&running.core, from) => {
             if running.overlay.changes_something() {
                 return other_realm(running);
@@ -290,7 +297,7 @@ pub(crate) fn helped(core: &Core, id: u64) {
 
 /// Whether this thread runs a batch on this realm.
 pub fn runs(core: &Arc<Core>) -> bool {
-    RUNNING.with_borrow(|slot| {
+    look(|slot| {
         slot.as_ref().is_some_and(|r| Arc::ptr_eq(&r.core, core) && r.forks == forks())
     })
 }
