@@ -1,7 +1,13 @@
 //! Has the library call its own functions: what the engine in it opens is told from what the
-//! program opens.
+//! program opens. What Rust cannot say is compiled from C: functions of any number of arguments,
+//! and structures of the C library whose fields only its headers name.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     println!("cargo:rerun-if-changed=build.rs");
+    let files = ["src/variadic.c", "src/streams.c", "src/asynchronous.c"];
+    for file in files {
+        println!("cargo:rerun-if-changed={file}");
+    }
+    cc::Build::new().files(files).warnings(true).compile("engram_preload_c");
 }

@@ -4,9 +4,11 @@
 //! Callers are programs, so what C asks of them is taken for granted: strings end, and buffers are
 //! as long as is said.
 
+mod asynchronous;
 mod attributes;
 mod contents;
 mod descriptors;
+mod diagnostics;
 mod folder;
 mod folders;
 mod fts;
@@ -15,11 +17,13 @@ pub mod memory;
 mod metadata;
 mod names;
 mod refused;
+mod streams;
 mod temporary;
 mod threads;
 mod transfer;
 mod users;
 mod walks;
+mod wide_streams;
 
 use engram_fs::Errno;
 

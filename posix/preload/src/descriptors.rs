@@ -20,6 +20,8 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_long, c_uint};
+use std::io::{Read, Seek};
+use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use engram_fs::{Asked, Errno, Folder, Handle, Ino, OpenFlags, Opened as FsOpened, Result};
@@ -28,6 +30,7 @@ use crate::descriptions::{self, DESCRIPTIONS, Description, Shared, What};
 use crate::inside::Inside;
 use crate::process::Spin;
 use crate::real::{real, set_errno};
+use crate::streams::standard;
 use crate::trees::{self, Opened, Tree};
 
 /// As many as Linux lets a process have, unless an administrator raises `fs.nr_open`.
@@ -240,6 +243,7 @@ pub fn add(tree: &Tree, opened: FsOpened, flags: c_int) -> Result<c_int> {
     raise_highest(fd);
     word.store(number as u32 + 1, Ordering::Release);
     std::mem::forget(held);
+    standard::follow(fd);
     Ok(fd)
 }
 
@@ -260,6 +264,7 @@ pub fn copy(fd: c_int, new: c_int) {
     }
     std::mem::forget(held);
     give_back(word.swap(value, Ordering::AcqRel));
+    standard::follow(new);
 }
 
 /// What stood at a number has one descriptor less.
@@ -283,6 +288,7 @@ pub fn close(fd: c_int) -> bool {
                 let was = word.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed);
                 if was.is_ok() {
                     give_back(number);
+                    standard::follow(fd);
                     return true;
                 }
             }
@@ -350,6 +356,33 @@ pub fn in_range(first: c_uint, last: c_uint) -> impl Iterator<Item = (c_int, boo
         0 => None,
         number => Some((fd as c_int, number == HIDDEN)),
     })
+}
+
+/// What the C library itself writes to a number of ours meanwhile, by functions of its own. The
+/// kernel has a file of memory there so long; this library's calls go on to what the number stands
+/// for.
+pub fn caught(fd: c_int, work: impl FnOnce()) -> Vec<u8> {
+    let Some(shared) = descriptions::there() else { return Vec::new() };
+    // SAFETY: a string, and a flag.
+    let memory = unsafe { libc::memfd_create(c"engram-caught".as_ptr(), libc::MFD_CLOEXEC) };
+    if memory < 0 {
+        return Vec::new();
+    }
+    let command = libc::F_GETFD;
+    let flags = real!(fcntl(fd: c_int, command: c_int) -> c_int);
+    let cloexec = if flags & libc::FD_CLOEXEC == 0 { 0 } else { libc::O_CLOEXEC };
+    real!(dup3(memory: c_int, fd: c_int, cloexec: c_int) -> c_int);
+    work();
+    let marker = shared.marker;
+    real!(dup3(marker: c_int, fd: c_int, cloexec: c_int) -> c_int);
+    // SAFETY: a descriptor that was just made, and nobody else has.
+    let mut memory = unsafe { std::fs::File::from_raw_fd(memory) };
+    let mut bytes = Vec::new();
+    let read = memory.rewind().and_then(|()| memory.read_to_end(&mut bytes));
+    if read.is_err() {
+        bytes.clear();
+    }
+    bytes
 }
 
 /// Makes the numbers real that a program inherits which is about to be started.

@@ -105,6 +105,7 @@ impl Drop for Inside {
         if self.before == 0 {
             let (state, old) = (self.cancel, std::ptr::null_mut());
             real!(pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int);
+            crate::streams::standard::catch_up();
         }
     }
 }

@@ -21,6 +21,7 @@
 //! | [`places`] | where a path leads |
 //! | [`descriptions`] | what `open` makes: shared by all processes that have it |
 //! | [`descriptors`] | numbers, and the descriptions that they stand for |
+//! | [`streams`] | FILEs of ours, and the three standard ones |
 //! | [`process`] | who asks, from where, and what a child gets |
 //! | [`calls`] | the functions that take the place of libc's |
 
@@ -31,4 +32,5 @@ mod inside;
 mod places;
 mod process;
 mod real;
+mod streams;
 mod trees;

@@ -232,6 +232,7 @@ pub fn kernel_folder() -> Vec<u8> {
 // Forks.
 
 extern "C" fn before_fork() {
+    crate::streams::before_fork();
     trees::all().iter().for_each(Tree::hold);
     CALLERS.acquire();
     KERNEL_FOLDER.acquire();
@@ -245,6 +246,7 @@ extern "C" fn after_fork() {
     KERNEL_FOLDER.release();
     CALLERS.release();
     trees::all().iter().for_each(Tree::resume);
+    crate::streams::after_fork();
 }
 
 extern "C" fn in_child() {
@@ -273,6 +275,7 @@ extern "C" fn begin() {
     // SAFETY: functions of this library, which stays.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
     crate::descriptors::adopt();
+    crate::streams::standard::begin();
 }
 
 #[used]

@@ -91,3 +91,23 @@ macro_rules! interpose {
     };
 }
 pub(crate) use interpose;
+
+/// Exports functions of any number of arguments, which C defines (`variadic.c`), under their names:
+/// `variadic! { dprintf => engram_dprintf }`.
+macro_rules! variadic {
+    ($($name:ident => $packs:ident),* $(,)?) => {$(
+        unsafe extern "C" {
+            fn $packs();
+        }
+
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!("jmp {}", sym $packs);
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!("b {}", sym $packs);
+        }
+    )*};
+}
+pub(crate) use variadic;
