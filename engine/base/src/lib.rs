@@ -5,8 +5,8 @@
 //! no pool, no catalog and no file but the one that the pool lock lies on.
 //!
 //! *Invariant*: nothing here keeps state between two calls, but for the hook of the test steps, the
-//! threads, the number of each lock's holder, and whether this copy is a guest. Everything decoded here is checked before it is
-//! believed.
+//! threads, the number of each lock's holder, and whether this copy is a guest. Everything decoded
+//! here is checked before it is believed.
 //!
 //! | module | what it offers |
 //! |---|---|

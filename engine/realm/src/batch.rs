@@ -297,9 +297,7 @@ pub(crate) fn helped(core: &Core, id: u64) {
 
 /// Whether this thread runs a batch on this realm.
 pub fn runs(core: &Arc<Core>) -> bool {
-    look(|slot| {
-        slot.as_ref().is_some_and(|r| Arc::ptr_eq(&r.core, core) && r.forks == forks())
-    })
+    look(|slot| slot.as_ref().is_some_and(|r| Arc::ptr_eq(&r.core, core) && r.forks == forks()))
 }
 
 /// Runs an operation on this thread's list, if it runs a batch, and if what it relies on holds.

@@ -95,10 +95,10 @@ pub fn get(fd: c_int) -> Option<Held> {
         }
         let held = Held::of(number as usize - 1);
         // Another thread may have closed it in between.
-        if word.load(Ordering::Acquire) == number {
-            if let Some(held) = held {
-                return Some(held);
-            }
+        if word.load(Ordering::Acquire) == number
+            && let Some(held) = held
+        {
+            return Some(held);
         }
     }
 }
@@ -396,7 +396,7 @@ pub fn make_real() {
         }
         let Some(held) = get(fd) else { continue };
         let Some(new) = descriptions::reopened(shared.marker) else { continue };
-        let generation = u64::from(held.description().generation() & 0xffff_ffff);
+        let generation = u64::from(held.description().generation());
         let (place, whence) = ((held.number as u64 | generation << 20) as i64, libc::SEEK_SET);
         real!(lseek(new: c_int, place: libc::off_t, whence: c_int) -> libc::off_t);
         let none = 0;

@@ -1,6 +1,8 @@
 //! The preload library: a pool's files for unchanged programs, without the kernel.
 //!
-//! The dynamic linker puts this library before the C library (`LD_PRELOAD`; `engram run` sets it).
+//! This crate owns what a process has in the kernel's place: descriptors, the working folder, who
+//! asks, what goes to a child. The dynamic linker puts the library before the C library
+//! (`LD_PRELOAD`; `engram run` sets it).
 //! So a program's call of `open` comes here. A call that names a path below a prefix, or a
 //! descriptor of a file that was opened there, is answered from the pool. Every other call goes on
 //! to the C library. `symbols.toml` has each public symbol of libc, and what becomes of it.
@@ -24,6 +26,11 @@
 //! | [`streams`] | FILEs of ours, and the three standard ones |
 //! | [`process`] | who asks, from where, and what a child gets |
 //! | [`calls`] | the functions that take the place of libc's |
+
+#![expect(
+    clippy::single_match_else,
+    reason = "what is of ours and what is libc's stand beside each other"
+)]
 
 mod calls;
 mod descriptions;

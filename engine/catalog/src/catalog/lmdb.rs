@@ -28,7 +28,7 @@
 //! behind this process when it was opened. In a child that number differs: reading and writing are
 //! refused, and dropping forgets transactions instead of ending them. `mdb_env_close` is then
 //! safe, since it compares process ids before it touches a slot, and the descriptors that it closes
-//! are the child's: the parent keeps its own, and with them the locks. One case is left: a thread that was writing at the moment of the
+//! are the child's: the parent keeps its own, with the locks. One case is left: a thread that was writing at the moment of the
 //! fork may have moved LMDB's list of freed pages, so that closing would free it twice; the
 //! environment is then leaked whole (address range and two descriptors, until exec or exit).
 //!

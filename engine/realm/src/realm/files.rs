@@ -522,8 +522,8 @@ impl File {
         self.open.allocate(offset, len, keep)
     }
 
-    /// Makes zeros of what lies behind the end in its last page, for those who map whole pages. In a
-    /// published version it stays as it is.
+    /// Makes zeros of what lies behind the end in its last page, for those who map whole pages. In
+    /// a published version it stays as it is.
     pub fn clear_end(&self) -> Result<()> {
         self.check_open()?;
         if self.open.core.setup.immutable { Ok(()) } else { self.open.clear_end() }

@@ -58,17 +58,17 @@ unsafe fn get(
     asked: Asked<'_>,
     at: At<'_>,
     name: *const c_char,
-    (to, size): (*mut c_void, usize),
+    room: (*mut c_void, usize),
     follow: bool,
 ) -> Answer<isize> {
     // SAFETY: as the program promises.
-    unsafe { Ok(hand(&asked.get_xattr(at, name_of(name)?, follow)?, to, size)?) }
+    unsafe { Ok(hand(&asked.get_xattr(at, name_of(name)?, follow)?, room.0, room.1)?) }
 }
 
 unsafe fn list(
     asked: Asked<'_>,
     at: At<'_>,
-    (to, size): (*mut c_char, usize),
+    room: (*mut c_char, usize),
     follow: bool,
 ) -> Answer<isize> {
     let mut names = Vec::new();
@@ -77,22 +77,22 @@ unsafe fn list(
         names.push(0);
     }
     // SAFETY: as the program promises.
-    Ok(unsafe { hand(&names, to.cast::<c_void>(), size) }?)
+    Ok(unsafe { hand(&names, room.0.cast::<c_void>(), room.1) }?)
 }
 
 unsafe fn set(
     asked: Asked<'_>,
     at: At<'_>,
     name: *const c_char,
-    (from, size): (*const c_void, usize),
+    value: (*const c_void, usize),
     flags: c_int,
     follow: bool,
 ) -> Answer<c_int> {
     // SAFETY: as the program promises.
     unsafe {
-        let value = match size {
+        let value = match value.1 {
             0 => &[],
-            size => std::slice::from_raw_parts(from.cast::<u8>(), size),
+            size => std::slice::from_raw_parts(value.0.cast::<u8>(), size),
         };
         asked.set_xattr(at, name_of(name)?, value, flags, follow).map(|()| 0)
     }

@@ -115,10 +115,10 @@ fn seek(held: &Held, offset: off_t, whence: c_int) -> off_t {
             }
             _ => return Err(refused(libc::EINVAL, "lseek does not go from there")),
         };
-        match from.checked_add_signed(offset).filter(|to| *to <= i64::MAX as u64) {
+        match from.checked_add_signed(offset).and_then(|to| off_t::try_from(to).ok()) {
             Some(to) => {
-                place.set(to);
-                Ok(to as off_t)
+                place.set(to as u64);
+                Ok(to)
             }
             None => Err(refused(libc::EINVAL, "there is nothing before the beginning")),
         }

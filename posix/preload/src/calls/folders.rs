@@ -134,6 +134,7 @@ impl Reading {
             return std::ptr::null_mut();
         }
         let next = self.next;
+        #[expect(clippy::cast_ptr_alignment, reason = "an entry begins at a multiple of eight")]
         let at = self.room()[next..].as_mut_ptr().cast::<dirent>();
         // SAFETY: an entry, which was written there; it begins at a multiple of eight.
         let (size, place) = unsafe { ((*at).d_reclen, (*at).d_off) };
@@ -340,7 +341,9 @@ unsafe fn scanned(
                 None => code = libc::ENOMEM,
             }
         }
-        found.iter().for_each(|entry| libc::free(entry.cast::<c_void>()));
+        for entry in &found {
+            libc::free(entry.cast::<c_void>());
+        }
         set_errno(code);
         -1
     }

@@ -160,8 +160,8 @@ interpose! {
             return real!(flock(fd: c_int, operation: c_int) -> c_int);
         };
         let taker = taker(&held, false);
-        let done = match operation & !libc::LOCK_NB {
-            libc::LOCK_UN => return unlock(&held, taker, ALL),
+        match operation & !libc::LOCK_NB {
+            libc::LOCK_UN => unlock(&held, taker, ALL),
             libc::LOCK_SH if operation & libc::LOCK_NB == 0 => {
                 wait(&held, taker, LockMode::Read, ALL)
             }
@@ -172,10 +172,9 @@ interpose! {
             libc::LOCK_EX => try_lock(&held, taker, LockMode::Write, ALL),
             _ => {
                 set_errno(libc::EINVAL);
-                return -1;
+                -1
             }
-        };
-        done
+        }
     }
 
     /// Locks from the offset on.

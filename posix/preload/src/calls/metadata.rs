@@ -284,10 +284,10 @@ unsafe fn utimes_at(
 ) -> c_int {
     // SAFETY: as the program promises.
     unsafe {
-        if path.is_null() || is_empty(path, flags) {
-            if let Some(held) = held(folder) {
-                return utimes_held(&held, times);
-            }
+        if (path.is_null() || is_empty(path, flags))
+            && let Some(held) = held(folder)
+        {
+            return utimes_held(&held, times);
         }
         by_path(
             folder,

@@ -11,7 +11,7 @@ use crate::real::{errno, interpose, real, set_errno};
 use crate::trees;
 
 /// What is filled in a template.
-const BLANK: &[u8] = b"XXXXXX";
+const BLANK: &[u8] = &[b'X'; 6];
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 /// So many names are tried, as libc does.
 const TRIES: u32 = 62 * 62 * 62;

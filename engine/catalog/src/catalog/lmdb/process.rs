@@ -35,8 +35,10 @@ const DESCRIPTORS: usize = 1 << 20;
 static LOCK_FILES: [AtomicU64; DESCRIPTORS / 64] = [const { AtomicU64::new(0) }; DESCRIPTORS / 64];
 
 thread_local! {
-    /// Whether this thread opens an environment, and the descriptor that LMDB has locked then.
-    static OPENING: Cell<Option<Option<ReaderLock>>> = const { Cell::new(None) };
+    /// Whether this thread opens an environment.
+    static OPENS: Cell<bool> = const { Cell::new(false) };
+    /// The descriptor that LMDB has locked then.
+    static LOCKED: Cell<Option<ReaderLock>> = const { Cell::new(None) };
 }
 
 /// The descriptor of an environment's `lock.mdb`, which LMDB closes with the environment.
@@ -68,10 +70,10 @@ impl ReaderLock {
 /// Runs the call that opens an environment; its code, and the descriptor of its `lock.mdb`, if it
 /// has one: that is to be forgotten when the environment is closed.
 pub(super) fn opening(call: impl FnOnce() -> c_int) -> (c_int, Option<ReaderLock>) {
-    OPENING.set(Some(None));
+    OPENS.set(true);
     let rc = call();
-    let locked = OPENING.take().flatten();
-    match locked {
+    OPENS.set(false);
+    match LOCKED.take() {
         // LMDB has closed it.
         Some(file) if rc != 0 => {
             file.forget();
@@ -101,8 +103,8 @@ unsafe extern "C" fn engram_fcntl(fd: c_int, command: c_int, argument: c_long) -
         libc::F_GETLK => libc::F_OFD_GETLK,
         _ => command,
     };
-    if own != command && OPENING.get().is_some() && file.note() {
-        OPENING.set(Some(Some(file)));
+    if own != command && OPENS.get() && file.note() {
+        LOCKED.set(Some(file));
     }
     if own == command || !file.is_noted() {
         // SAFETY: the caller's promise.

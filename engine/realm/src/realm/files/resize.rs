@@ -55,8 +55,8 @@ impl OpenFile {
         }
     }
 
-    /// Makes zeros of what lies behind the end in the last page, where anything may be: whoever maps
-    /// the page sees it.
+    /// Makes zeros of what lies behind the end in the last page, where anything may be: a process
+    /// that maps the page sees it.
     pub(super) fn clear_end(&self) -> Result<()> {
         let Some(map) = self.map()? else { return Ok(()) };
         // Bytes that are being appended lie there before the size says so.
