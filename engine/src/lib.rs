@@ -136,6 +136,9 @@ pub use engram_query::answer::{
     SegmentExplanation,
 };
 pub use engram_realm::batch::{Batch, in_batch, when_ended};
+pub use engram_realm::fork::{
+    around as around_fork, keep_leases, leave_leases, watch as watch_forks,
+};
 pub use engram_realm::view::{RealmAllocation, View};
 pub use engram_realm::{
     CatalogUse, File, FilePiece, FileSegment, Found, Holders, LeaseInfo, Lock, MaintenanceFailure,

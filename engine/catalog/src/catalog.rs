@@ -79,8 +79,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use fill::Filling;
 pub use growth::{Growth, NotedFailure};
-pub use lmdb::forks;
 pub use lmdb::{Cursor, Txn};
+pub use lmdb::{forks, note_fork, watch_forks};
 pub use seal::roll_back_closed;
 pub use stats::{CatalogStats, TableStats};
 pub use table::Table;

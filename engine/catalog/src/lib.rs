@@ -32,5 +32,6 @@ pub mod testing;
 
 pub use catalog::{
     Catalog, CatalogStats, Cursor, Filling, Growth, Headroom, NotedFailure, Options, ReadTxn,
-    Table, TableStats, Txn, WriteTxn, forks, page_bytes, raise_lease_epoch, roll_back_closed,
+    Table, TableStats, Txn, WriteTxn, forks, note_fork, page_bytes, raise_lease_epoch,
+    roll_back_closed, watch_forks,
 };

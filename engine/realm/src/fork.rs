@@ -13,17 +13,24 @@
 //!   slots), forget ids, peers and batches. Its own catalog is opened on first use. A child without
 //!   a lease makes one then. It keeps the parent's open, and so locked, if it may view anything.
 //!
+//! *Exec* ends the process's lease with its descriptors, and files without a name that it has open.
+//! So a program that hands open files on to the one that it becomes leaves its leases to that one
+//! (`leave_leases`): it inherits the descriptors, and closes them once it has opened the files by a
+//! lease of its own.
+//!
 //! Handlers must not fail and must not wait for another process; they wait for short operations
 //! of this one only.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::os::fd::RawFd;
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
 use crate::caretaker;
 use crate::process;
 use crate::process::Registry;
 use crate::realm::{Core, State};
+use engram_base::error::Result;
 use engram_base::faults::step;
 use engram_catalog::raise_lease_epoch;
 use engram_space::lease::{Children, Lease, Spare};
@@ -162,6 +169,46 @@ extern "C" fn child() {
             step!("fork.adopted");
         });
     });
+}
+
+/// Has forks be seen to from now on, before anything is open: a program says so that has handlers of
+/// its own, some of which are to run before these, and some after them.
+pub fn watch() -> Result<()> {
+    drop(process::registry());
+    engram_catalog::watch_forks()
+}
+
+/// Leaves this process's leases to the program that it is about to become: the descriptors that
+/// keep them, for that program to inherit.
+pub fn leave_leases() -> Vec<RawFd> {
+    let mut left = Vec::new();
+    for core in process::registry().iter().flat_map(HashMap::values) {
+        let state = core.gate.read();
+        left.extend(state.lease.iter().map(Lease::leave));
+        left.extend(state.inherited.iter().map(Lease::descriptor));
+    }
+    left
+}
+
+/// The process has not become another program: its leases are its own again.
+pub fn keep_leases() {
+    for core in process::registry().iter().flat_map(HashMap::values) {
+        core.gate.read().lease.iter().for_each(Lease::adopt);
+    }
+}
+
+/// Does what happens around a fork, for a child that `make` begins in another way, without handlers
+/// of `pthread_atfork`: a copy of this process, of the calling thread alone, where it returns 0.
+pub fn around(make: impl FnOnce() -> i32) -> i32 {
+    prepare();
+    let pid = make();
+    if pid == 0 {
+        child();
+        engram_catalog::note_fork();
+    } else {
+        parent();
+    }
+    pid
 }
 
 /// No lease could be made for this child: it keeps the parent's, for what it has inherited.

@@ -22,7 +22,7 @@
 pub mod batch;
 mod caretaker;
 pub mod compaction_lock;
-mod fork;
+pub mod fork;
 pub mod process;
 mod realm;
 pub mod session;

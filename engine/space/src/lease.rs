@@ -61,6 +61,7 @@ mod tests;
 mod words;
 
 use std::collections::HashMap;
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::thread;
@@ -350,6 +351,18 @@ impl Lease {
     /// would else find a second copy of the engine in itself.
     pub fn is_left(owner: Owner) -> bool {
         owner.start_time == 0
+    }
+
+    /// Leaves it to the program that this process is about to become: the descriptor that keeps it,
+    /// for that program to inherit. To others it is of no process that runs, as in [`Lease::end`].
+    pub fn leave(&self) -> RawFd {
+        self.file.head().start_time.store(0, Ordering::Release);
+        self.descriptor()
+    }
+
+    /// The descriptor that keeps it.
+    pub fn descriptor(&self) -> RawFd {
+        self.file.descriptor()
     }
 
     /// The id that reservations carry.

@@ -72,13 +72,18 @@ extern "C" fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
+/// This process is a forked child that no handler has told of it.
+pub fn note_fork() {
+    count_fork();
+}
+
 /// How many forks lie between the program's start and this process.
 pub fn forks() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
 /// Sees to it, once, that a forked child knows that it is one.
-fn watch_forks() -> Result<()> {
+pub fn watch_forks() -> Result<()> {
     static WATCHED: OnceLock<c_int> = OnceLock::new();
     let rc = *WATCHED.get_or_init(|| {
         // SAFETY: the handler is a function of this library and does one atomic addition, which

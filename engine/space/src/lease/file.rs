@@ -1,7 +1,7 @@
 //! The lease file: its making, its mapping, its lock. What is in it stands in `words`.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
 use super::words::{LEASE_BYTES, LeaseHead, Ordering, Words};
@@ -146,6 +146,11 @@ impl LeaseFile {
             e if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
             e => Err(Error::os("locking a lease", &e)),
         }
+    }
+
+    /// Its descriptor, which has the lock.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 
     /// Whether its process lives: somebody else has the lock, and not in order to reap it.
