@@ -114,9 +114,7 @@ pub fn there() -> Option<&'static Shared> {
 }
 
 /// The table that the program which was here before has handed on, if it has.
-pub fn handed(numbers: &[u8]) -> Option<&'static Shared> {
-    let (file, marker) = std::str::from_utf8(numbers).ok()?.split_once(',')?;
-    let (file, marker) = (file.parse().ok()?, marker.parse().ok()?);
+pub fn handed(file: c_int, marker: c_int) -> Option<&'static Shared> {
     SHARED.get_or_init(|| Shared::map(file, marker)).as_ref()
 }
 
@@ -203,7 +201,9 @@ impl Shared {
         new.flags.store(flags as u32, Ordering::Relaxed);
         new.offset.store(0, Ordering::Relaxed);
         new.lock.store(0, Ordering::Release);
-        self.row()[found / 64].fetch_or(1 << (found % 64), Ordering::Relaxed);
+        if let Some(row) = self.row() {
+            row[found / 64].fetch_or(1 << (found % 64), Ordering::Relaxed);
+        }
         Some(found)
     }
 
@@ -222,7 +222,8 @@ impl Shared {
     pub fn take_over(&self, number: usize, generation: u32) -> bool {
         let Some(taken) = self.table.descriptions.get(number) else { return false };
         let bit = 1 << (number % 64);
-        if self.row()[number / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+        let Some(row) = self.row() else { return false };
+        if row[number / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0 {
             taken.holders.fetch_add(1, Ordering::Acquire);
         }
         let is_same = taken.generation.load(Ordering::Relaxed) == generation;
@@ -235,13 +236,15 @@ impl Shared {
     /// The process has it no more.
     pub fn give_up(&self, number: usize) {
         let bit = 1 << (number % 64);
-        if self.row()[number / 64].fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
+        let Some(row) = self.row() else { return };
+        if row[number / 64].fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
             self.table.descriptions[number].holders.fetch_sub(1, Ordering::Release);
         }
     }
 
-    fn row(&self) -> &'static [AtomicU64; WORDS] {
-        &self.table.rows[ROW.load(Ordering::Relaxed)]
+    /// This process's row; `None` in a child for which there was none: what it has stays taken.
+    fn row(&self) -> Option<&'static [AtomicU64; WORDS]> {
+        self.table.rows.get(ROW.load(Ordering::Relaxed))
     }
 
     /// Finds this process's row: its own from before an `exec`, or a free one.
@@ -314,12 +317,20 @@ impl Shared {
         }
     }
 
+    /// The process ends: it has none any more. Its row is taken by who finds it gone.
+    pub fn leave(&self) {
+        let row = ROW.load(Ordering::Relaxed);
+        if row < PROCESSES {
+            self.clear_row(row);
+        }
+    }
+
     /// Makes the row of a child that is about to be forked.
     pub fn before_fork(&self) {
         let row = self.free_row(std::process::id());
         CHILD.store(row.unwrap_or(usize::MAX), Ordering::Relaxed);
-        let Some(row) = row else { return };
-        for (at, word) in self.row().iter().enumerate() {
+        let (Some(row), Some(own)) = (row, self.row()) else { return };
+        for (at, word) in own.iter().enumerate() {
             let bits = word.load(Ordering::Relaxed);
             if bits == 0 {
                 continue;
@@ -335,8 +346,9 @@ impl Shared {
     /// The child's row is its own.
     pub fn in_child(&self) {
         let row = CHILD.load(Ordering::Relaxed);
+        // Without one of its own it leaves its parent's alone.
+        ROW.store(row, Ordering::Relaxed);
         if row != usize::MAX {
-            ROW.store(row, Ordering::Relaxed);
             self.begin_row(row, std::process::id());
         }
     }

@@ -149,6 +149,8 @@ impl Held {
         {
             return Ok(body);
         }
+        // A pool that is opened first has all open that was handed.
+        self.opened()?;
         let _making = place.making.lock();
         // SAFETY: under the lock.
         let body = unsafe { &mut *place.body.get() };
@@ -385,52 +387,73 @@ pub fn caught(fd: c_int, work: impl FnOnce()) -> Vec<u8> {
     bytes
 }
 
-/// Makes the numbers real that a program inherits which is about to be started.
-pub fn make_real() {
-    let Some(shared) = descriptions::there() else { return };
+/// Makes the numbers real that a program inherits which is about to be started. Whether there are
+/// any.
+pub fn make_real() -> bool {
+    let mut is_any = false;
     for (fd, hidden) in in_range(0, c_uint::MAX) {
         let command = libc::F_GETFD;
         let flags = real!(fcntl(fd: c_int, command: c_int) -> c_int);
-        if hidden || flags & libc::FD_CLOEXEC != 0 {
-            continue;
+        if !hidden && flags & libc::FD_CLOEXEC == 0 {
+            is_any |= make_one_real(fd, 0);
         }
-        let Some(held) = get(fd) else { continue };
-        let Some(new) = descriptions::reopened(shared.marker) else { continue };
-        let generation = u64::from(held.description().generation());
-        let (place, whence) = ((held.number as u64 | generation << 20) as i64, libc::SEEK_SET);
-        real!(lseek(new: c_int, place: libc::off_t, whence: c_int) -> libc::off_t);
-        let none = 0;
-        real!(dup3(new: c_int, fd: c_int, none: c_int) -> c_int);
-        real!(close(new: c_int) -> c_int);
     }
+    is_any
 }
 
-/// Knows the numbers again that the program before has handed on.
-pub fn adopt() {
-    let Some(numbers) = trees::variable(descriptions::HANDED) else { return };
-    let Some(shared) = descriptions::handed(&numbers) else { return };
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+/// Makes a number real, which has this flag of `dup3` then. `false`: it is none of ours.
+pub fn make_one_real(fd: c_int, flags: c_int) -> bool {
+    let Some(shared) = descriptions::there() else { return false };
+    let Some(held) = get(fd) else { return false };
+    let Some(new) = descriptions::reopened(shared.marker) else { return false };
+    let generation = u64::from(held.description().generation());
+    let (place, whence) = ((held.number as u64 | generation << 20) as i64, libc::SEEK_SET);
+    real!(lseek(new: c_int, place: libc::off_t, whence: c_int) -> libc::off_t);
+    real!(dup3(new: c_int, fd: c_int, flags: c_int) -> c_int);
+    real!(close(new: c_int) -> c_int);
+    true
+}
+
+/// Knows the numbers again that the program before has handed on: by the table's, the marker's, and
+/// those of leases. What it gives are the leases.
+pub fn adopt(numbers: &[u8]) -> Vec<c_int> {
+    let numbers = std::str::from_utf8(numbers).unwrap_or_default().split(',');
+    let mut numbers = numbers.filter_map(|number| number.parse::<c_int>().ok());
+    let (Some(file), Some(marker)) = (numbers.next(), numbers.next()) else { return Vec::new() };
+    let leases: Vec<c_int> = numbers.collect();
+    for fd in &leases {
+        note_hidden(*fd);
+    }
+    if descriptions::handed(file, marker).is_none() {
+        return leases;
+    }
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return leases };
     let numbers: Vec<c_int> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    for fd in numbers {
-        if is_hidden(fd) || !shared.is_marker(fd) {
-            continue;
+    numbers.into_iter().filter(|fd| !is_hidden(*fd)).for_each(take_in);
+    leases
+}
+
+/// Knows a number that has come from outside, if it was one of ours there.
+pub fn take_in(fd: c_int) {
+    static TAKING: Spin<()> = Spin::new(());
+    let Some(shared) = descriptions::there().filter(|shared| shared.is_marker(fd)) else { return };
+    let (nothing, whence) = (0_i64, libc::SEEK_CUR);
+    let at = real!(lseek(fd: c_int, nothing: libc::off_t, whence: c_int) -> libc::off_t);
+    let (number, generation) = ((at & 0xf_ffff) as usize, (at >> 20) as u32);
+    let (Some(word), Some(place)) = (number_of(fd), PLACES.get(number)) else { return };
+    let _taking = TAKING.lock();
+    let more = |count: u32| (count > 0).then_some(count + 1);
+    if place.users.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_err() {
+        if !shared.take_over(number, generation) {
+            return;
         }
-        let (nothing, whence) = (0_i64, libc::SEEK_CUR);
-        let place = real!(lseek(fd: c_int, nothing: libc::off_t, whence: c_int) -> libc::off_t);
-        let (number, generation) = ((place & 0xf_ffff) as usize, (place >> 20) as u32);
-        let known = PLACES.get(number).is_some_and(|place| place.users.load(Ordering::Relaxed) > 0);
-        if !known && !shared.take_over(number, generation) {
-            continue;
-        }
-        let (Some(word), Some(place)) = (number_of(fd), PLACES.get(number)) else { continue };
-        if place.users.fetch_add(1, Ordering::AcqRel) == 0 {
-            // SAFETY: this is the first thread, before `main`.
-            unsafe { *place.body.get() = Some(Body::Handed) };
-        }
-        raise_highest(fd);
-        word.store(number as u32 + 1, Ordering::Release);
+        // SAFETY: nobody has the place, and no other takes it meanwhile.
+        unsafe { *place.body.get() = Some(Body::Handed) };
+        place.users.store(1, Ordering::Release);
     }
+    raise_highest(fd);
+    word.store(number as u32 + 1, Ordering::Release);
 }
 
 /// Makes a row for the child.

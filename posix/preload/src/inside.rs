@@ -52,22 +52,6 @@ pub fn stay() {
     ENTERED.set(usize::MAX);
 }
 
-thread_local! {
-    /// Where this thread had entered before it began to fork.
-    static BEFORE_FORK: Cell<usize> = const { Cell::new(0) };
-}
-
-/// The engine's own handlers of a fork follow: they open and close files.
-pub extern "C" fn before_fork() {
-    BEFORE_FORK.set(ENTERED.get());
-    ENTERED.set(usize::MAX);
-}
-
-/// They are done, in the parent or the child.
-pub extern "C" fn after_fork() {
-    ENTERED.set(BEFORE_FORK.get());
-}
-
 fn here() -> usize {
     let mark = 0_u8;
     std::ptr::from_ref(&mark).addr()

@@ -24,6 +24,7 @@
 //! | [`descriptions`] | what `open` makes: shared by all processes that have it |
 //! | [`descriptors`] | numbers, and the descriptions that they stand for |
 //! | [`streams`] | FILEs of ours, and the three standard ones |
+//! | [`handing`] | what a program gets that is started |
 //! | [`process`] | who asks, from where, and what a child gets |
 //! | [`calls`] | the functions that take the place of libc's |
 
@@ -35,6 +36,7 @@
 mod calls;
 mod descriptions;
 mod descriptors;
+mod handing;
 mod inside;
 mod places;
 mod process;

@@ -1,14 +1,14 @@
 //! What a process has in the kernel's place: who asks, the working folder, and what a child gets.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_int, c_long};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use engram_fs::{Caller, Ino};
 
-use crate::inside;
-use crate::real::real;
+use crate::inside::Inside;
+use crate::real::{errno, real, set_errno};
 use crate::trees::{self, Tree};
 
 /// A lock for a few instructions, which a fork can take and give back on both sides.
@@ -231,9 +231,26 @@ pub fn kernel_folder() -> Vec<u8> {
 
 // Forks.
 
+/// Begins a child by a call that runs no handlers of `pthread_atfork`, and does what they do for us.
+pub fn fork_by(begin: impl FnOnce() -> c_int) -> c_int {
+    enter_fork();
+    let pid = engram::around_fork(|| {
+        before_fork();
+        let pid = begin();
+        if pid == 0 {
+            in_child();
+        } else {
+            after_fork();
+        }
+        pid
+    });
+    let why = errno();
+    leave_fork();
+    set_errno(why);
+    pid
+}
+
 extern "C" fn before_fork() {
-    crate::streams::before_fork();
-    trees::all().iter().for_each(Tree::hold);
     CALLERS.acquire();
     KERNEL_FOLDER.acquire();
     crate::calls::memory::before_fork();
@@ -245,8 +262,6 @@ extern "C" fn after_fork() {
     crate::calls::memory::after_fork();
     KERNEL_FOLDER.release();
     CALLERS.release();
-    trees::all().iter().for_each(Tree::resume);
-    crate::streams::after_fork();
 }
 
 extern "C" fn in_child() {
@@ -254,15 +269,23 @@ extern "C" fn in_child() {
     crate::descriptors::in_child();
 }
 
-/// Has the engine's own handlers of forks, which it has by now, run inside: of handlers that were
-/// registered later, those before a fork run first, and those after it last.
-pub fn follow_engine() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        let (before, after) = (inside::before_fork, inside::after_fork);
-        // SAFETY: functions of this library, which stays.
-        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
-    });
+thread_local! {
+    /// The thread that forks is inside: the engine opens files, too, for the child.
+    static FORKING: Cell<Option<Inside>> = const { Cell::new(None) };
+}
+
+/// Before what the engine does for the child. Whoever opens a pool meanwhile would wait for that.
+extern "C" fn enter_fork() {
+    crate::streams::before_fork();
+    trees::all().iter().for_each(Tree::hold);
+    FORKING.set(Some(Inside::nested()));
+}
+
+/// After it, on both sides.
+extern "C" fn leave_fork() {
+    drop(FORKING.take());
+    trees::all().iter().for_each(Tree::resume);
+    crate::streams::after_fork();
 }
 
 /// What happens before the program's `main`.
@@ -272,9 +295,13 @@ extern "C" fn begin() {
     }
     engram::become_guest();
     went_to_kernels();
+    // Before a fork, those functions are first which were given last; after it, they are last.
     // SAFETY: functions of this library, which stays.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
-    crate::descriptors::adopt();
+    let _ = engram::watch_forks();
+    // SAFETY: as above.
+    unsafe { libc::pthread_atfork(Some(enter_fork), Some(leave_fork), Some(leave_fork)) };
+    crate::handing::take_over();
     crate::streams::standard::begin();
 }
 

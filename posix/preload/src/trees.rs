@@ -90,8 +90,8 @@ impl Tree {
             return Ok(opened);
         }
         let opened = Box::leak(Box::new(self.open_now()?));
-        process::follow_engine();
         self.opened.store(opened, Ordering::Release);
+        crate::handing::settle();
         Ok(opened)
     }
 

@@ -42,7 +42,7 @@ fn close_one(fd: c_int) -> c_int {
 }
 
 /// Closes numbers, but for the engine's own.
-fn close_numbers(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+pub fn close_numbers(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let closes = flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0;
     let mut from = first;
     let numbers: Vec<(c_int, bool)> = descriptors::in_range(first, last).collect();

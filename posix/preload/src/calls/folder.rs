@@ -210,7 +210,11 @@ unsafe fn real_path(path: *const c_char, to: *mut c_char) -> *mut c_char {
 }
 
 /// The absolute path of a node.
-fn whole_path(tree: &Tree, opened: &Opened, stat: &engram_fs::Stat) -> engram_fs::Result<Vec<u8>> {
+pub fn whole_path(
+    tree: &Tree,
+    opened: &Opened,
+    stat: &engram_fs::Stat,
+) -> engram_fs::Result<Vec<u8>> {
     if stat.kind == engram_fs::NodeKind::Folder {
         return path_of(tree, opened, stat.ino);
     }
