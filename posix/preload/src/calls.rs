@@ -21,6 +21,7 @@ mod names;
 mod programs;
 mod refused;
 mod shells;
+mod sockets;
 mod spawned;
 mod streams;
 mod temporary;
