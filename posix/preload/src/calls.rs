@@ -13,6 +13,7 @@ mod folder;
 mod folders;
 mod forks;
 mod fts;
+mod libraries;
 mod listed;
 mod locks;
 pub mod memory;
