@@ -19,6 +19,7 @@ mod locks;
 pub mod memory;
 mod metadata;
 mod names;
+mod numbers;
 mod programs;
 mod refused;
 mod shells;
