@@ -164,6 +164,14 @@ def test_python_starts_programs(tmp_path: Path, pool: Path, plain: Path) -> None
     assert said([sys.executable, script, PREFIX], preloaded(pool)) == expected
 
 
+def test_a_program_with_threads_becomes_another(tmp_path: Path, pool: Path, plain: Path) -> None:
+    """A file without a name outlives it, whatever its threads do meanwhile."""
+    program = compiled("chain.c", tmp_path)
+    expected = said([program, plain, "100"])
+    assert expected.endswith(" 1 0 \n(0)\n")
+    assert said([program, PREFIX, "100"], preloaded(pool)) == expected
+
+
 @pytest.mark.parametrize(("rounds", "each"), [(200, 400), (4500, 2)])
 def test_what_the_dead_had_is_found_again(
     tmp_path: Path, pool: Path, rounds: int, each: int
@@ -172,6 +180,33 @@ def test_what_the_dead_had_is_found_again(
     program = compiled("slots.c", tmp_path)
     done = said([program, PREFIX, str(rounds), str(each)], preloaded(pool))
     assert done == "offset 0, and 0 more\n(0)\n"
+
+
+def test_a_terminal_of_its_own(pool: Path) -> None:
+    """A child in a terminal has its parent's files, and the terminal in place of one of them."""
+    script = (
+        "import os, pty\n"
+        f"fd = os.open('{PREFIX}/x', os.O_RDWR | os.O_CREAT)\n"
+        "os.write(fd, b'in the pool')\n"
+        "os.set_inheritable(fd, True)\n"
+        "os.dup2(fd, 0)\n"
+        "pid, terminal = pty.fork()\n"
+        "if pid == 0:\n"
+        "    os.lseek(fd, 3, os.SEEK_SET)\n"
+        "    os.execvp('sh', ['sh', '-c', f'test -t 0 && cat <&{fd}'])\n"
+        "print(os.waitpid(pid, 0)[1], os.read(terminal, 100), os.lseek(0, 0, os.SEEK_CUR))\n"
+    )
+    assert said([sys.executable, "-c", script], preloaded(pool)) == "0 b'the pool' 11\n(0)\n"
+
+
+def test_a_mount_runs_programs(pool: Path, plain: Path) -> None:
+    """Where the pool is mounted, too, its programs are run from there."""
+    shutil.copy("/bin/echo", plain / "program")
+    environment = preloaded(pool)
+    assert said(["cp", "/bin/false", f"{PREFIX}/program"], environment) == "(0)\n"
+    environment["ENGRAM_RUN_MOUNT"] = str(plain)
+    command = ["dash", "-c", f"{PREFIX}/program from the mount"]
+    assert said(command, environment) == "from the mount\n(0)\n"
 
 
 def test_libraries_are_loaded_from_a_pool(tmp_path: Path, pool: Path, plain: Path) -> None:

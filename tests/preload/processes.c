@@ -252,8 +252,10 @@ static void nameless(void) {
 	fd = open(at("gone"), O_RDWR | O_CREAT, 0600);
 	unlink(at("gone"));
 	snprintf(number, sizeof number, "%d", fd);
-	if ((pid = fork()) == 0)
+	if ((pid = fork()) == 0) {
+		execl(at("nothing"), "nothing", NULL);
 		run("write", number, "by the child");
+	}
 	waited("a nameless file, written by a child", pid);
 	char text[64];
 	ssize_t size = pread(fd, text, sizeof text, 0);

@@ -13,6 +13,7 @@ use libc::{mode_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
 use crate::calls::programs::{List, Text, execute, search};
 use crate::descriptors;
+use crate::inside::is_inside;
 use crate::real::{errno, interpose, real, set_errno};
 use crate::trees;
 
@@ -231,6 +232,10 @@ fn close_hidden(fd: c_int) {
 ///
 /// What `posix_spawn` asks for.
 pub unsafe fn spawn(pid: *mut pid_t, start: &Start) -> c_int {
+    if is_inside() {
+        // A signal handler amid a call of the engine.
+        return libc::EDEADLK;
+    }
     let (kept, mut ends) = (errno(), [-1_i32; 2]);
     let (to, flags) = (ends.as_mut_ptr(), libc::O_CLOEXEC);
     if real!(pipe2(to: *mut c_int, flags: c_int) -> c_int) != 0 {
