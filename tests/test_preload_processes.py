@@ -150,7 +150,8 @@ def test_python_starts_programs(tmp_path: Path, pool: Path, plain: Path) -> None
                 (os.POSIX_SPAWN_OPEN, 0, "a", os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, "b", os.O_WRONLY | os.O_CREAT, 0o600),
             ]
-            print(os.waitpid(os.posix_spawn("/bin/cat", ["cat"], os.environ, file_actions=to), 0)[1])
+            pid = os.posix_spawn("/bin/cat", ["cat"], os.environ, file_actions=to)
+            print(os.waitpid(pid, 0)[1])
             print(os.waitpid(os.posix_spawnp("cat", ["cat", "b"], os.environ), 0)[1], flush=True)
             print(os.system("cat b"), os.popen("cat b").read())
             os.lseek(fd, 5, os.SEEK_SET)

@@ -171,8 +171,8 @@ extern "C" fn child() {
     });
 }
 
-/// Has forks be seen to from now on, before anything is open: a program says so that has handlers of
-/// its own, some of which are to run before these, and some after them.
+/// Has forks be seen to from now on, before anything is open: for a program with handlers of its
+/// own, some of which are to run before these, and some after them.
 pub fn watch() -> Result<()> {
     drop(process::registry());
     engram_catalog::watch_forks()

@@ -231,7 +231,7 @@ pub fn kernel_folder() -> Vec<u8> {
 
 // Forks.
 
-/// Begins a child by a call that runs no handlers of `pthread_atfork`, and does what they do for us.
+/// Begins a child by a call that runs no handlers of `pthread_atfork`, and does what ours do.
 pub fn fork_by(begin: impl FnOnce() -> c_int) -> c_int {
     enter_fork();
     let pid = engram::around_fork(|| {

@@ -20,7 +20,7 @@ use crate::trees;
 /// A child, by all that is to be done before and after.
 fn fork_now() -> pid_t {
     if is_inside() && !trees::all().is_empty() {
-        // A signal handler amid a call of the engine: that has locks, which would stay in the child.
+        // A signal handler amid a call of the engine, whose locks would stay in the child.
         set_errno(libc::EDEADLK);
         return -1;
     }

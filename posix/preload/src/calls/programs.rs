@@ -176,7 +176,8 @@ fn interpreter(line: &[u8]) -> Option<(CString, Option<CString>)> {
 
 /// Tries to become a program; on return, the number of the error says why that failed.
 unsafe fn become_one(
-    (folder, path): (c_int, Text),
+    folder: c_int,
+    path: Text,
     arguments: &[Text],
     environment: List,
     flags: c_int,
@@ -191,7 +192,7 @@ unsafe fn become_one(
                     return;
                 }
                 let list = ended(arguments);
-                plain((folder, path.as_ptr()), list.as_ptr(), environment, flags);
+                plain(folder, path.as_ptr(), list.as_ptr(), environment, flags);
                 let why = errno();
                 if why == libc::ENOENT
                     && let Some(line) = first_line(folder, &path)
@@ -209,7 +210,7 @@ unsafe fn become_one(
                 let path = CString::new(format!("/proc/self/fd/{fd}")).unwrap_or_default();
                 if process::folder().is_none() || may_be_in_folder(HERE, &path) {
                     let list = ended(arguments);
-                    plain((fd, c"".as_ptr()), list.as_ptr(), environment, libc::AT_EMPTY_PATH);
+                    plain(fd, c"".as_ptr(), list.as_ptr(), environment, libc::AT_EMPTY_PATH);
                 }
                 let why = errno();
                 drop_copy(fd);
@@ -229,7 +230,7 @@ unsafe fn interpret(line: &[u8], path: &CStr, arguments: &[Text], environment: L
     list.push(path.as_ptr());
     list.extend(arguments.iter().skip(1));
     // SAFETY: strings and lists, as the program gave them.
-    unsafe { become_one((HERE, name.as_ptr()), &list, environment, 0, depth + 1) };
+    unsafe { become_one(HERE, name.as_ptr(), &list, environment, 0, depth + 1) };
 }
 
 fn is_ours(path: &CStr) -> bool {
@@ -242,7 +243,7 @@ fn ended(list: &[Text]) -> Vec<Text> {
 }
 
 /// The kernel's own call.
-unsafe fn plain((folder, path): (c_int, Text), list: List, environment: List, flags: c_int) {
+unsafe fn plain(folder: c_int, path: Text, list: List, environment: List, flags: c_int) {
     if folder == HERE && flags == 0 {
         real!(execve(path: Text, list: List, environment: List) -> c_int);
     } else {
@@ -328,12 +329,12 @@ pub unsafe fn execute(
     // SAFETY: as the program gave them.
     unsafe {
         if trees::all().is_empty() || is_inside() || path.is_null() {
-            plain((folder, path), list, environment, flags);
+            plain(folder, path, list, environment, flags);
             return -1;
         }
         let handing = Handing::new(environment);
         let arguments = strings(list);
-        become_one((folder, path), &arguments, handing.environment(), flags, 0);
+        become_one(folder, path, &arguments, handing.environment(), flags, 0);
         let why = errno();
         handing.take_back();
         set_errno(why);
@@ -361,11 +362,11 @@ pub unsafe fn search(file: Text, list: List, environment: List, by_shell: bool) 
         let handing = Handing::new(environment);
         let arguments = strings(list);
         let run = |path: &CStr| {
-            become_one((HERE, path.as_ptr()), &arguments, handing.environment(), 0, 0);
+            become_one(HERE, path.as_ptr(), &arguments, handing.environment(), 0, 0);
             if errno() == libc::ENOEXEC && by_shell {
                 let mut list = vec![SHELL.as_ptr(), path.as_ptr()];
                 list.extend(arguments.iter().skip(1));
-                become_one((HERE, SHELL.as_ptr()), &list, handing.environment(), 0, 0);
+                become_one(HERE, SHELL.as_ptr(), &list, handing.environment(), 0, 0);
             }
             errno()
         };

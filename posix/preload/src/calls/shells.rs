@@ -1,8 +1,8 @@
 //! Commands of the shell.
 //!
 //! `system` starts the shell as `posix_spawn` does here. The stream of `popen` is libc's own, whose
-//! `pclose` and `fclose` know it: so libc starts that shell, with all made real before, and with the
-//! environment that a program is to be handed.
+//! `pclose` and `fclose` know it: so libc starts that shell, with all made real before, and with
+//! the environment that a program is to be handed.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

@@ -1,11 +1,11 @@
 //! Descriptors that go through sockets, and sockets that have paths.
 //!
-//! A descriptor of ours is made real before it goes. Who receives it knows it again, if that process
-//! has the same table of descriptions: it was started, however far back, by one that has it. To any
+//! A descriptor of ours is made real before it goes. Who receives it knows it again, if it has
+//! the same table of descriptions: it was started, however far back, by one that has it. To any
 //! other it can be neither read nor written.
 //!
-//! *Limit*: on its way nobody has it. If its sender closes it meanwhile, and others then open 65,536
-//! files, it has become another, and is refused; a file without a name is gone when it arrives.
+//! *Limit*: on its way nobody has it. If its sender closes it meanwhile, and others then open
+//! 65,536 files, it has become another, and is refused; a file without a name is gone when it arrives.
 
 use std::ffi::{c_int, c_long, c_uint};
 

@@ -405,8 +405,11 @@ interpose! {
                     -> c_int
             );
         }
+        if !is_number(first) {
+            return libc::EBADF;
+        }
         // SAFETY: the program's promise.
-        if is_number(first) { unsafe { add(actions, Action::CloseFrom(first)) } } else { libc::EBADF }
+        unsafe { add(actions, Action::CloseFrom(first)) }
     }
 
     /// The child is to have the terminal.
