@@ -138,13 +138,33 @@ pub fn locate(folder: c_int, path: &CStr) -> Place<'_> {
         let start = Start { folder: Some(ino), links: 0 };
         return Place::Ours(tree, start, Cow::Borrowed(bytes));
     }
-    if folder == libc::AT_FDCWD && (process::is_near() || is_winding(bytes)) {
-        let whole = [&process::kernel_folder(), &b"/"[..], bytes].concat();
-        if let Some((tree, rest)) = cleaned(&whole) {
-            return Place::Ours(tree, top, Cow::Owned(rest));
-        }
+    let above = match folder {
+        libc::AT_FDCWD if process::is_near() || is_winding(bytes) => Some(process::kernel_folder()),
+        libc::AT_FDCWD => None,
+        folder => may_enter(bytes).then(|| path_of(folder)).flatten(),
+    };
+    let whole = above.map(|above| [&above, &b"/"[..], bytes].concat());
+    match whole.and_then(|whole| cleaned(&whole)) {
+        Some((tree, rest)) => Place::Ours(tree, top, Cow::Owned(rest)),
+        None => kernel(),
     }
-    kernel()
+}
+
+/// Whether a relative path may lead to a prefix from a folder of the kernel's: it begins with a
+/// name that a prefix has, or winds.
+fn may_enter(path: &[u8]) -> bool {
+    let mut names = path.split(|byte| *byte == b'/');
+    let first = names.next().filter(|first| !first.is_empty());
+    let has = |tree: &Tree| tree.prefix.split(|byte| *byte == b'/').any(|name| Some(name) == first);
+    is_winding(path) || first.is_some() && trees::all().iter().any(has)
+}
+
+/// The path of a folder of the kernel's that is open.
+fn path_of(folder: c_int) -> Option<Vec<u8>> {
+    let before = errno();
+    let found = std::fs::read_link(format!("/proc/self/fd/{folder}")).ok();
+    set_errno(before);
+    found.map(|path| path.into_os_string().into_encoded_bytes())
 }
 
 /// Where a path goes on that leads out of a tree.
