@@ -142,15 +142,13 @@ interpose! {
 
     /// An attribute's value, of an open file.
     [fgetxattr](fd: c_int, name: *const c_char, to: *mut c_void, size: usize) -> isize {
-        match held(fd) {
-            // SAFETY: the program's promise.
-            Some(held) => on_held(&held, |asked, at| unsafe {
-                get(asked, at, name, (to, size), true)
-            }),
-            None => real!(
+        let Some(held) = held(fd) else {
+            return real!(
                 fgetxattr(fd: c_int, name: *const c_char, to: *mut c_void, size: usize) -> isize
-            ),
-        }
+            );
+        };
+        // SAFETY: the program's promise.
+        on_held(&held, |asked, at| unsafe { get(asked, at, name, (to, size), true) })
     }
 
     /// The names of attributes.
@@ -185,11 +183,11 @@ interpose! {
 
     /// The names of attributes, of an open file.
     [flistxattr](fd: c_int, to: *mut c_char, size: usize) -> isize {
-        match held(fd) {
-            // SAFETY: the program's promise.
-            Some(held) => on_held(&held, |asked, at| unsafe { list(asked, at, (to, size), true) }),
-            None => real!(flistxattr(fd: c_int, to: *mut c_char, size: usize) -> isize),
-        }
+        let Some(held) = held(fd) else {
+            return real!(flistxattr(fd: c_int, to: *mut c_char, size: usize) -> isize);
+        };
+        // SAFETY: the program's promise.
+        on_held(&held, |asked, at| unsafe { list(asked, at, (to, size), true) })
     }
 
     /// Sets an attribute.
@@ -236,16 +234,14 @@ interpose! {
     [fsetxattr](
         fd: c_int, name: *const c_char, from: *const c_void, size: usize, flags: c_int
     ) -> c_int {
-        match held(fd) {
-            // SAFETY: the program's promise.
-            Some(held) => on_held(&held, |asked, at| unsafe {
-                set(asked, at, name, (from, size), flags, true)
-            }),
-            None => real!(
+        let Some(held) = held(fd) else {
+            return real!(
                 fsetxattr(fd: c_int, name: *const c_char, from: *const c_void, size: usize,
                     flags: c_int) -> c_int
-            ),
-        }
+            );
+        };
+        // SAFETY: the program's promise.
+        on_held(&held, |asked, at| unsafe { set(asked, at, name, (from, size), flags, true) })
     }
 
     /// Removes an attribute.
@@ -276,10 +272,10 @@ interpose! {
 
     /// Removes an attribute, of an open file.
     [fremovexattr](fd: c_int, name: *const c_char) -> c_int {
-        match held(fd) {
-            // SAFETY: the program's promise.
-            Some(held) => on_held(&held, |asked, at| unsafe { remove(asked, at, name, true) }),
-            None => real!(fremovexattr(fd: c_int, name: *const c_char) -> c_int),
-        }
+        let Some(held) = held(fd) else {
+            return real!(fremovexattr(fd: c_int, name: *const c_char) -> c_int);
+        };
+        // SAFETY: the program's promise.
+        on_held(&held, |asked, at| unsafe { remove(asked, at, name, true) })
     }
 }

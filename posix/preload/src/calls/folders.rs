@@ -133,9 +133,7 @@ impl Reading {
         if self.next == self.end {
             return std::ptr::null_mut();
         }
-        let next = self.next;
-        #[expect(clippy::cast_ptr_alignment, reason = "an entry begins at a multiple of eight")]
-        let at = self.room()[next..].as_mut_ptr().cast::<dirent>();
+        let at = self.entries.as_mut_ptr().wrapping_byte_add(self.next).cast::<dirent>();
         // SAFETY: an entry, which was written there; it begins at a multiple of eight.
         let (size, place) = unsafe { ((*at).d_reclen, (*at).d_off) };
         (self.next, self.place) = (self.next + usize::from(size), place as u64);
@@ -369,11 +367,11 @@ interpose! {
             return real!(fdopendir(fd: c_int) -> *mut DIR);
         };
         inside(|| {
-            let flags = held.description().flags();
-            if flags & libc::O_PATH != 0 {
-                return Err(refused(libc::EBADF, "it was opened by O_PATH, for its name alone"));
+            // One that was opened by O_PATH has a stream, too, which cannot be read.
+            let stat = held.opened()?.fs.stat(held.description().node())?;
+            if stat.kind != NodeKind::Folder {
+                return Err(refused(libc::ENOTDIR, "what is open is no folder"));
             }
-            held.folder().map_err(|_| refused(libc::ENOTDIR, "what is open is no folder"))?;
             let (command, argument) = (libc::F_SETFD, c_long::from(libc::FD_CLOEXEC));
             real!(fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int);
             let place = held.description().offset().get();
@@ -387,18 +385,18 @@ interpose! {
 
     /// Closes a stream.
     [closedir](folder: *mut DIR) -> c_int {
-        match ours(folder) {
-            Some(stream) => stream.close(),
-            None => real!(closedir(folder: *mut DIR) -> c_int),
-        }
+        let Some(stream) = ours(folder) else {
+            return real!(closedir(folder: *mut DIR) -> c_int);
+        };
+        stream.close()
     }
 
     /// A stream's descriptor.
     [dirfd](folder: *mut DIR) -> c_int {
-        match ours(folder) {
-            Some(stream) => stream.fd.load(Ordering::Relaxed),
-            None => real!(dirfd(folder: *mut DIR) -> c_int),
-        }
+        let Some(stream) = ours(folder) else {
+            return real!(dirfd(folder: *mut DIR) -> c_int);
+        };
+        stream.fd.load(Ordering::Relaxed)
     }
 
     /// The next entry.
@@ -444,35 +442,35 @@ interpose! {
 
     /// Begins again.
     [rewinddir](folder: *mut DIR) -> () {
-        match ours(folder) {
-            Some(stream) => stream.go_to(0),
-            None => real!(rewinddir(folder: *mut DIR) -> ()),
-        }
+        let Some(stream) = ours(folder) else {
+            return real!(rewinddir(folder: *mut DIR) -> ());
+        };
+        stream.go_to(0);
     }
 
     /// Goes on from a place that `telldir` has told.
     [seekdir](folder: *mut DIR, place: c_long) -> () {
-        match ours(folder) {
-            Some(stream) => stream.go_to(place as u64),
-            None => real!(seekdir(folder: *mut DIR, place: c_long) -> ()),
-        }
+        let Some(stream) = ours(folder) else {
+            return real!(seekdir(folder: *mut DIR, place: c_long) -> ());
+        };
+        stream.go_to(place as u64);
     }
 
     /// The place of the next entry.
     [telldir](folder: *mut DIR) -> c_long {
-        match ours(folder) {
-            Some(stream) => inside(|| stream.with(|reading| Ok(reading.place as c_long))),
-            None => real!(telldir(folder: *mut DIR) -> c_long),
-        }
+        let Some(stream) = ours(folder) else {
+            return real!(telldir(folder: *mut DIR) -> c_long);
+        };
+        inside(|| stream.with(|reading| Ok(reading.place as c_long)))
     }
 
     /// Reads entries as the kernel writes them.
     [getdents64](fd: c_int, to: *mut c_void, size: usize) -> isize {
-        match held(fd) {
-            // SAFETY: the program's promise.
-            Some(held) => unsafe { read_on(&held, to, size, std::ptr::null_mut()) },
-            None => real!(getdents64(fd: c_int, to: *mut c_void, size: usize) -> isize),
-        }
+        let Some(held) = held(fd) else {
+            return real!(getdents64(fd: c_int, to: *mut c_void, size: usize) -> isize);
+        };
+        // SAFETY: the program's promise.
+        unsafe { read_on(&held, to, size, std::ptr::null_mut()) }
     }
 
     /// The same, and the place before.

@@ -237,13 +237,11 @@ interpose! {
     /// What is allowed of an open file.
     [fpathconf](fd: c_int, name: c_int) -> c_long {
         let held = if is_inside() { None } else { descriptors::get(fd) };
-        match held {
-            Some(held) => inside(|| {
-                let is_file = held.description().what() == What::File;
-                limit(name, is_file).map_or_else(|| everywhere(name), Ok)
-            }),
-            None => real!(fpathconf(fd: c_int, name: c_int) -> c_long),
-        }
+        let Some(held) = held else { return real!(fpathconf(fd: c_int, name: c_int) -> c_long) };
+        inside(|| {
+            let is_file = held.description().what() == What::File;
+            limit(name, is_file).map_or_else(|| everywhere(name), Ok)
+        })
     }
 
     /// A key for what processes share, of a file and a number.

@@ -388,6 +388,10 @@ impl Drop for Before {
 unsafe fn walk(path: *const c_char, each: Each, folders: c_int, flags: c_int) -> c_int {
     // SAFETY: a string, as the program promises.
     let given = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if given.is_empty() {
+        set_errno(libc::ENOENT);
+        return -1;
+    }
     let slashes = given.iter().rev().take_while(|byte| **byte == b'/').count();
     let path = &given[..(given.len() - slashes).max(1)];
     let base = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);

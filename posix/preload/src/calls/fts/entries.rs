@@ -41,7 +41,7 @@ impl Walk {
             (*new).path = self.path;
             (*new).instr = NOINSTR as c_ushort;
             if !self.has(NOSTAT) {
-                (*new).statp = new.cast::<u8>().add(stat_at).cast::<stat>();
+                (*new).statp = new.byte_add(stat_at).cast::<stat>();
             }
             new
         }
