@@ -45,6 +45,17 @@ def said(*command: str | Path, env: dict[str, str] | None = None, given: str = "
     return f"{done.stdout}\n{done.stderr}\nended with {done.returncode}"
 
 
+def compiled(program: str, home: Path) -> Path:
+    """Give a program in C or C++ that is built with the checks of its buffers."""
+    compiler = "c++" if program.endswith(".cc") else "cc"
+    need(compiler)
+    built = home / Path(program).stem
+    checks = ("-O2", "-D_FORTIFY_SOURCE=2")
+    told = said(compiler, *checks, "-pthread", "-w", "-o", built, PROGRAMS / program)
+    assert told.endswith("ended with 0"), told
+    return built
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -53,21 +64,27 @@ def said(*command: str | Path, env: dict[str, str] | None = None, given: str = "
         "streams_standard.c",
         "streams_wide.c",
         "streams_iostreams.cc",
+        "streams_blocked.c",
         "asynchronous.c",
     ],
 )
 def test_program_says_the_same(program: str, home: Path, env: dict[str, str]) -> None:
     """A C program prints the same results and errors of a pool's files as of tmpfs's."""
-    compiler = "c++" if program.endswith(".cc") else "cc"
-    need(compiler)
-    built = home / Path(program).stem
-    said_of_it = said(compiler, "-g", "-pthread", "-w", "-o", built, PROGRAMS / program)
-    assert said_of_it.endswith("ended with 0"), said_of_it
+    built = compiled(program, home)
     plain = home / "plain"
     plain.mkdir()
     wanted = said(built, plain)
     assert wanted.endswith("ended with 0"), wanted
     assert said(built, PREFIX, env=env) == wanted
+
+
+def test_full_pool_is_told(home: Path, env: dict[str, str]) -> None:
+    """A stream that finds no room says ENOSPC, and its file's room is there again afterwards."""
+    pool = home / "small.pool"
+    engram.create(pool, size="64 MiB", force=True).close()
+    env["ENGRAM_RUN"] = f"{pool}={PREFIX}"
+    told = said(compiled("streams_full.c", home), PREFIX, env=env)
+    assert told == "ENOSPC 1 error 1\nflush 1\nclose 0\n\n\nended with 0"
 
 
 SCRIPTS = {
@@ -94,6 +111,12 @@ first
 second
 END
         while read x; do echo "[$x]"; done < $P/f
+    """,
+    "inherited": """
+        seq 5 > $P/f; sort -r < $P/f > $P/g; cat $P/g; cat < $P/f | wc -l
+        sh -c 'echo error >&2; no_such' > $P/e 2>&1; cat $P/e
+        awk '{ print $1 * 2 }' < $P/f >> $P/g; tail -n 2 $P/g
+        perl -e 'print "perl\\n"; print STDERR "error\\n"' > $P/p 2>&1; sort $P/p
     """,
     "errors": """
         no_such_program 2> $P/f; [ -s $P/f ] && echo said

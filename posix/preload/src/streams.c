@@ -2,6 +2,7 @@
    fields too, by the macros of stdio.h, so they stay where they are. */
 
 #define _GNU_SOURCE
+#include <sched.h>
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
@@ -94,10 +95,27 @@ static void carry_read(FILE *from, FILE *to) {
     __fpurge(from);
 }
 
-/* One stream takes another's place: how it is buffered, its flags, and the bytes in its buffer. */
+/* A thread that waits for input in a stream has its lock, and may wait for ever. */
+static int take(FILE *stream) {
+    for (int i = 0; i < 1000; i++) {
+        if (ftrylockfile(stream) == 0) {
+            return 1;
+        }
+        sched_yield();
+    }
+    return 0;
+}
+
+/* One stream takes another's place: how it is buffered, its flags, and the bytes in its buffer. One
+   that another thread is in stays as it is. */
 void engram_stream_carry(FILE *from, FILE *to) {
-    flockfile(from);
-    flockfile(to);
+    if (!take(from)) {
+        return;
+    }
+    if (!take(to)) {
+        funlockfile(from);
+        return;
+    }
     carry_buffering(from, to);
     char *pending;
     size_t size = engram_stream_pending(from, &pending);

@@ -57,12 +57,12 @@ unsafe extern "C" {
 
 /// Streams of ours, by the address of the FILE.
 static STREAMS: Spin<BTreeMap<usize, usize>> = Spin::new(BTreeMap::new());
-/// How many there are.
+/// How many there are besides the standard ones.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// What stands behind a stream, if it is of ours; it is the program's to not close it meanwhile.
 pub fn get(stream: *mut FILE) -> Option<&'static Stream> {
-    if COUNT.load(Ordering::Relaxed) == 0 {
+    if COUNT.load(Ordering::Relaxed) == 0 && !standard::is_one(stream) {
         return None;
     }
     let found = STREAMS.lock().get(&stream.addr()).copied()?;
@@ -85,7 +85,7 @@ pub fn make(fd: c_int, mode: &Mode, stays: bool) -> *mut FILE {
     // SAFETY: a stream that was just made.
     unsafe { engram_stream_set_number(stream, fd) };
     STREAMS.lock().insert(stream.addr(), behind.expose_provenance());
-    COUNT.fetch_add(1, Ordering::Relaxed);
+    COUNT.fetch_add(usize::from(!stays), Ordering::Relaxed);
     stream
 }
 

@@ -14,8 +14,9 @@
 
 mod iostreams;
 
+use std::cell::Cell;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::FILE;
 
@@ -37,8 +38,11 @@ unsafe extern "C" {
 /// Those of ours, by number.
 static OURS: [AtomicPtr<FILE>; 3] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 3];
 static FOLLOWING: Spin<()> = Spin::new(());
-/// Whether a number has changed while the thread was inside.
-static IS_DUE: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Whether a number has changed while this thread was inside.
+    static IS_DUE: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The program's variable of a number.
 fn variable(number: usize) -> *mut *mut FILE {
@@ -74,6 +78,11 @@ pub fn ours(number: usize) -> *mut FILE {
     OURS[number].load(Ordering::Acquire)
 }
 
+/// Whether a stream is one of the three.
+pub fn is_one(stream: *mut FILE) -> bool {
+    OURS.iter().any(|one| one.load(Ordering::Relaxed) == stream)
+}
+
 /// Makes the three, and has them take their places where a number is of ours already.
 pub fn begin() {
     for (number, stream) in OURS.iter().enumerate() {
@@ -89,7 +98,7 @@ pub fn follow(fd: c_int) {
         return;
     }
     if is_inside() {
-        IS_DUE.store(true, Ordering::Release);
+        IS_DUE.set(true);
         return;
     }
     let before = errno();
@@ -112,7 +121,7 @@ pub fn follow(fd: c_int) {
 
 /// What has changed while the thread was inside.
 pub fn catch_up() {
-    if IS_DUE.load(Ordering::Relaxed) && IS_DUE.swap(false, Ordering::AcqRel) {
+    if IS_DUE.replace(false) {
         (0..3).for_each(follow);
     }
 }
