@@ -152,6 +152,62 @@ unsafe fn by_old_path(number: c_long, given: Given) -> Option<c_long> {
     }))
 }
 
+/// A call that moves bytes, or maps them.
+unsafe fn by_bytes(number: c_long, given: Given) -> Option<c_long> {
+    let [one, two, three, four, five, six] = given;
+    // SAFETY: as above.
+    Some(unsafe {
+        match number {
+            libc::SYS_preadv2 => {
+                libc::preadv2(fd(one), at(two), fd(three), four, fd(six)) as c_long
+            }
+            libc::SYS_pwritev2 => {
+                libc::pwritev2(fd(one), at(two), fd(three), four, fd(six)) as c_long
+            }
+            libc::SYS_copy_file_range => {
+                let (from, into, flags) = (to(two), to(four), six as c_uint);
+                libc::copy_file_range(fd(one), from, fd(three), into, size(five), flags) as c_long
+            }
+            libc::SYS_sendfile => {
+                libc::sendfile(fd(one), fd(two), to(three), size(four)) as c_long
+            }
+            libc::SYS_splice => {
+                let (from, into, flags) = (to(two), to(four), six as c_uint);
+                libc::splice(fd(one), from, fd(three), into, size(five), flags) as c_long
+            }
+            libc::SYS_mmap => {
+                let map = libc::mmap(to(one), size(two), fd(three), fd(four), fd(five), six);
+                map.addr() as c_long
+            }
+            libc::SYS_fadvise64 => match libc::posix_fadvise(fd(one), two, three, fd(four)) {
+                0 => 0,
+                code => {
+                    set_errno(code);
+                    -1
+                }
+            },
+            libc::SYS_readahead => libc::readahead(fd(one), two, size(three)) as c_long,
+            libc::SYS_syncfs => c_long::from(libc::syncfs(fd(one))),
+            libc::SYS_sync_file_range => {
+                c_long::from(libc::sync_file_range(fd(one), two, three, four as c_uint))
+            }
+            libc::SYS_fgetxattr => {
+                libc::fgetxattr(fd(one), at(two), to(three), size(four)) as c_long
+            }
+            libc::SYS_flistxattr => libc::flistxattr(fd(one), to(two), size(three)) as c_long,
+            libc::SYS_fsetxattr => c_long::from(libc::fsetxattr(
+                fd(one),
+                at(two),
+                at(three),
+                size(four),
+                fd(five),
+            )),
+            libc::SYS_fremovexattr => c_long::from(libc::fremovexattr(fd(one), at(two))),
+            _ => return None,
+        }
+    })
+}
+
 /// A call that begins or ends something, or closes numbers.
 unsafe fn by_process(number: c_long, given: Given) -> Option<c_long> {
     let [one, two, three, four, five, _] = given;
@@ -186,21 +242,8 @@ unsafe fn by_process(number: c_long, given: Given) -> Option<c_long> {
 /// Which of a call's arguments are descriptors, and which are paths: by their places.
 fn names(number: c_long) -> (&'static [usize], &'static [usize]) {
     match number {
-        libc::SYS_sendfile | libc::SYS_tee => (&[0, 1], &[]),
-        libc::SYS_copy_file_range | libc::SYS_splice => (&[0, 2], &[]),
-        libc::SYS_mmap => (&[4], &[]),
-        libc::SYS_getdents64
-        | libc::SYS_preadv2
-        | libc::SYS_pwritev2
-        | libc::SYS_fadvise64
-        | libc::SYS_readahead
-        | libc::SYS_sync_file_range
-        | libc::SYS_syncfs
-        | libc::SYS_fsetxattr
-        | libc::SYS_fgetxattr
-        | libc::SYS_flistxattr
-        | libc::SYS_fremovexattr
-        | libc::SYS_vmsplice => (&[0], &[]),
+        libc::SYS_tee => (&[0, 1], &[]),
+        libc::SYS_getdents64 | libc::SYS_vmsplice => (&[0], &[]),
         libc::SYS_pidfd_getfd => (&[1], &[]),
         libc::SYS_openat2 | libc::SYS_name_to_handle_at | libc::SYS_open_tree => (&[0], &[1]),
         libc::SYS_setxattr
@@ -264,6 +307,7 @@ interpose! {
             unsafe {
                 let answer = by_descriptor(number, given)
                     .or_else(|| by_path(number, given))
+                    .or_else(|| by_bytes(number, given))
                     .or_else(|| by_process(number, given));
                 if let Some(answer) = answer {
                     return answer;
