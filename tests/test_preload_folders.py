@@ -130,3 +130,10 @@ def test_a_script_walks_matches_and_removes(
     prefix.run("cp", "-a", f"{plain}/.", prefix.path)
     expected = native.run(*command, plain, env={"LC_ALL": "C"})
     assert prefix.run(*command, prefix.path) == expected
+
+
+def test_a_signal_handler_reads_folders_while_the_program_does(
+    once: native.Once, pool: engram.Pool, home: Path
+) -> None:
+    prefix, program = preloaded.of(pool, home), preloaded.compiled(once, "folders_signals")
+    assert prefix.run(program, prefix.path) == "surprises: 0\n"

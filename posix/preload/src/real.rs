@@ -57,9 +57,10 @@ macro_rules! real {
         // asks for.
         #[allow(unused_unsafe, reason = "some callers are in an unsafe block anyway")]
         unsafe {
-            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C-unwind" fn($($type),*) -> $ret>(
-                REAL.get(),
-            )($($arg),*)
+            std::mem::transmute::<
+                *mut std::ffi::c_void,
+                unsafe extern "C-unwind" fn($($type),*) -> $ret,
+            >(REAL.get())($($arg),*)
         }
     }};
 }

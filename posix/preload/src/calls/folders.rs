@@ -14,7 +14,7 @@ use libc::{DIR, dirent, off_t};
 
 use crate::calls::descriptors::refused;
 use crate::descriptors::{self, Held};
-use crate::inside::is_inside;
+use crate::inside::{Inside, is_inside};
 use crate::places::{Failing, by_path, inside};
 use crate::process::Spin;
 use crate::real::{errno, interpose, real, set_errno};
@@ -115,8 +115,11 @@ impl Stream {
 
     fn close(&self) -> c_int {
         let fd = self.fd.swap(-1, Ordering::Relaxed);
+        // A signal handler is not to wait for the allocator.
+        let inside = Inside::nested();
         drop(self.reading.lock().take());
         self.taken.store(false, Ordering::Release);
+        drop(inside);
         // SAFETY: a number.
         unsafe { libc::close(fd) }
     }
