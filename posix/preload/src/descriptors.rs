@@ -454,6 +454,7 @@ pub fn take_in(fd: c_int) {
     }
     raise_highest(fd);
     word.store(number as u32 + 1, Ordering::Release);
+    crate::streams::standard::follow(fd);
 }
 
 /// Makes a row for the child.

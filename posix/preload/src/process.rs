@@ -107,7 +107,21 @@ pub fn note_caller(umask: Option<u32>) -> &'static Caller {
     // SAFETY: null, or a caller that is never freed.
     let known = unsafe { CALLER.load(Ordering::Acquire).as_ref() };
     let umask = umask.or(known.map(|known| known.umask)).unwrap_or_else(umask_now);
-    let new = Caller { uid, gid, groups: groups(), umask };
+    become_one(Caller { uid, gid, groups: groups(), umask })
+}
+
+/// Notes as whom files are asked for from now on, if the kernel has allowed it.
+pub fn note_files_of(user: Option<u32>, group: Option<u32>) {
+    let now = |number: c_long| set_fs(number, u32::MAX) as u32;
+    let (uid, gid) = (now(libc::SYS_setfsuid), now(libc::SYS_setfsgid));
+    let mut new = caller().clone();
+    new.uid = user.filter(|user| *user == uid).unwrap_or(new.uid);
+    new.gid = group.filter(|group| *group == gid).unwrap_or(new.gid);
+    become_one(new);
+}
+
+/// Asks as this caller from now on.
+fn become_one(new: Caller) -> &'static Caller {
     let mut callers = CALLERS.lock();
     let new = match callers.iter().find(|known| ***known == new) {
         Some(known) => known,

@@ -155,6 +155,15 @@ fn control(fd: c_int, command: c_int, argument: c_long) -> c_int {
     }
 }
 
+/// What `openat2` is given.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct OpenHow {
+    flags: u64,
+    mode: u64,
+    resolve: u64,
+}
+
 interpose! {
     /// Opens a file.
     [open, open64, __open, __open64](path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
@@ -166,6 +175,35 @@ interpose! {
     [openat, openat64](folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         // SAFETY: the program's promise.
         unsafe { open_at(folder, path, flags, mode_of(flags, mode)) }
+    }
+
+    /// Opens a file, and says how the path is to be followed: of that, a path of ours knows nothing.
+    [openat2](folder: c_int, path: *const c_char, how: *const OpenHow, size: usize) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe {
+            by_path(
+                folder,
+                path,
+                |tree, _, asked, at| {
+                    if size < size_of::<OpenHow>() {
+                        return Err(refused(libc::EINVAL, "openat2 is given too little").into());
+                    }
+                    let OpenHow { flags, mode, resolve } = *how;
+                    if resolve != 0 {
+                        let what = "below a prefix openat2 follows paths as openat does";
+                        return Err(refused(libc::EOPNOTSUPP, what).into());
+                    }
+                    let flags = flags as c_int;
+                    Ok(descriptors::add(tree, asked.open(at, flags, mode as mode_t)?, flags)?)
+                },
+                |folder, path| {
+                    real!(
+                        openat2(folder: c_int, path: *const c_char, how: *const OpenHow,
+                            size: usize) -> c_int
+                    )
+                },
+            )
+        }
     }
 
     /// Opens a file that is there.

@@ -307,7 +307,7 @@ fn flush(from: usize, to: usize) -> c_int {
 }
 
 /// Whether a range has anything of ours.
-fn is_ours(at: *mut c_void, size: usize) -> bool {
+pub fn is_ours(at: *mut c_void, size: usize) -> bool {
     let shown = SHOWN.lock();
     let (from, to) = (at.addr(), at.addr().saturating_add(size));
     shown.iter().any(|one| one.from < to && one.to > from)

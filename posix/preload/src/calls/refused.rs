@@ -308,4 +308,36 @@ interpose! {
         }
         real!(wordexp(words: *const c_char, to: *mut c_void, flags: c_int) -> c_int)
     }
+
+    /// A catalogue of messages, which the C library reads by itself.
+    [catopen](name: *const c_char, flags: c_int) -> *mut c_void {
+        // SAFETY: the program's promise.
+        if unsafe { is_ours(HERE, name) } {
+            let _: c_int = fail(&refused_call("catopen", ELSEWHERE));
+            return std::ptr::without_provenance_mut(usize::MAX);
+        }
+        real!(catopen(name: *const c_char, flags: c_int) -> *mut c_void)
+    }
+
+    /// Where a program's translations are, which the C library reads by itself.
+    [bindtextdomain](domain: *const c_char, folder: *const c_char) -> *mut c_char {
+        // SAFETY: the program's promise.
+        if !folder.is_null() && unsafe { is_ours(HERE, folder) } {
+            return fail(&refused_call("bindtextdomain", ELSEWHERE));
+        }
+        real!(bindtextdomain(domain: *const c_char, folder: *const c_char) -> *mut c_char)
+    }
+
+    /// Other pages of a file, where a map is.
+    [remap_file_pages](
+        at: *mut c_void, size: usize, protection: c_int, page: usize, flags: c_int
+    ) -> c_int {
+        if super::memory::is_ours(at, size) {
+            return fail(&refused_call("remap_file_pages", "map each part with mmap"));
+        }
+        real!(
+            remap_file_pages(at: *mut c_void, size: usize, protection: c_int, page: usize,
+                flags: c_int) -> c_int
+        )
+    }
 }

@@ -15,6 +15,16 @@ fn noted(done: c_int) -> c_int {
     done
 }
 
+/// Files are asked for as another user or group, if the kernel has allowed that: it tells by the
+/// next call alone. Of the thread only, as the kernel has it, this library knows nothing: all
+/// threads ask so.
+fn as_user(before: c_int, user: Option<uid_t>, group: Option<gid_t>) -> c_int {
+    if !crate::trees::all().is_empty() {
+        process::note_files_of(user, group);
+    }
+    before
+}
+
 interpose! {
     /// Sets the user.
     [setuid](user: uid_t) -> c_int {
@@ -74,5 +84,17 @@ interpose! {
     /// Goes to a new namespace, in which users may have other numbers.
     [unshare](flags: c_int) -> c_int {
         noted(real!(unshare(flags: c_int) -> c_int))
+    }
+
+    /// Sets the user as whom files are asked for, of the calling thread.
+    [setfsuid](user: uid_t) -> c_int {
+        let before = real!(setfsuid(user: uid_t) -> c_int);
+        as_user(before, Some(user), None)
+    }
+
+    /// Sets the group as which files are asked for, of the calling thread.
+    [setfsgid](group: gid_t) -> c_int {
+        let before = real!(setfsgid(group: gid_t) -> c_int);
+        as_user(before, None, Some(group))
     }
 }
