@@ -50,12 +50,16 @@ class Prefix:
     pool: str
     path: Path
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """Give what a program's environment says of it."""
+        return {"ENGRAM_RUN": f"{self.pool}={self.path}", "LD_PRELOAD": str(LIBRARY)}
+
     def run(self, *command: str | Path, folder: Path | None = None, code: int = 0) -> str:
         """Run a program that ends with `code`; give what it said."""
-        settings = {"ENGRAM_RUN": f"{self.pool}={self.path}", "LD_PRELOAD": str(LIBRARY)}
         done = subprocess.run(
             [str(part) for part in command],
-            env={**os.environ, "LC_ALL": "C", **settings},
+            env={**os.environ, "LC_ALL": "C", **self.settings},
             cwd=folder,
             capture_output=True,
             text=True,

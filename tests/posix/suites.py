@@ -23,9 +23,11 @@ from exceptions import FSX, PJDFSTEST
 
 import engram
 import mounted
+import pjdfstest as suite
+import preloaded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     Cache = Literal["job", "shared", "none"]
 
@@ -59,14 +61,11 @@ def pool_at(point: Path, cache: Cache) -> Iterator[Path]:
             raise Failure(f"the pool has problems: {problems}")
 
 
-def outcomes(folder: Path) -> dict[str, str]:
+def outcomes(folder: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """Run pjdfstest in a folder; give how each of its tests ended."""
-    program, settings = mounted.TOOLS / "pjdfstest", HERE / "pjdfstest.toml"
-    command = [str(program), "-c", str(settings), "-p", str(folder)]
-    said = subprocess.run(command, check=False, capture_output=True, text=True)
-    found = dict(re.findall(r"^(\S+::\S+)\s+(ok|skipped|FAILED)$", said.stdout, re.MULTILINE))
+    found = suite.outcomes(mounted.TOOLS / "pjdfstest", folder, settings)
     if len(found) < 300:  # of 398
-        raise Failure(f"pjdfstest has not run: {said.stdout[-500:]}{said.stderr[-500:]}")
+        raise Failure(f"pjdfstest has ended after {len(found)} tests")
     return found
 
 
@@ -96,6 +95,58 @@ def pjdfstest(point: Path, cache: Cache, expected: dict[str, str]) -> str:
         f"{count['ok']} passed, {count['skipped']} skipped, {count['FAILED']} failed, "
         f"as on a tmpfs; {len(known)} exceptions"
     )
+
+
+@contextmanager
+def prefix_of() -> Iterator[preloaded.Prefix]:
+    """Give a prefix of a new pool of 1 GiB; it has no problems afterwards."""
+    with tempfile.TemporaryDirectory(prefix="engram-test-", dir=SHM) as folder:
+        Path(folder).chmod(0o755)
+        engram.create(Path(folder) / "pool", size="1 GiB", force=True).close()
+        prefix = preloaded.Prefix(str(Path(folder) / "pool"), Path(folder) / "seen")
+        prefix.run("chmod", "755", prefix.path)
+        yield prefix
+        problems = engram.verify(prefix.pool).problems
+    if problems:
+        raise Failure(f"the pool has problems: {problems}")
+
+
+def pjdfstest_preloaded(_: Path, expected: dict[str, str]) -> str:
+    """Run pjdfstest under preload: it ends as on a tmpfs, but for the exceptions."""
+    with prefix_of() as prefix:
+        found = outcomes(prefix.path, prefix.settings)
+    if found.keys() != expected.keys():
+        raise Failure(f"other tests than on a tmpfs: {sorted(found.keys() ^ expected.keys())}")
+    other = [name for name in found if found[name] != expected[name]]
+    worse = [name for name in other if not suite.is_known(name)]
+    if worse:
+        raise Failure("\n".join(f"{name}: {found[name]}, not {expected[name]}" for name in worse))
+    count = {word: list(found.values()).count(word) for word in ("ok", "skipped", "FAILED")}
+    return (
+        f"{count['ok']} passed, {count['skipped']} skipped, {count['FAILED']} failed; "
+        f"{len(other)} exceptions"
+    )
+
+
+def fsx_preloaded(_: Path, seed: int, operations: int) -> str:
+    """Run fsx under preload with this seed, and with the next one beside it."""
+    with tempfile.TemporaryDirectory(prefix="engram-test-") as folder, prefix_of() as prefix:
+        words = [str(mounted.TOOLS / "fsx"), "-q", "-f", str(HERE / "fsx.toml"), "-P", folder]
+        running = [
+            subprocess.Popen(
+                [*words, "-N", str(operations), "-S", str(each), str(prefix.path / str(each))],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env={**os.environ, **prefix.settings},
+            )
+            for each in (seed, seed + 1)
+        ]
+        for process in running:
+            said = process.communicate()[0]
+            if process.returncode != 0:
+                raise Failure(said[-2000:])
+    return f"{operations} operations with each of the seeds {seed} and {seed + 1}"
 
 
 def fsx(point: Path, cache: Cache, seeds: tuple[int, ...], operations: int) -> str:
@@ -132,46 +183,75 @@ def appending(point: Path, cache: Cache, lines: int) -> str:
     return f"{lines} lines of each of two processes: none lost, torn or doubled"
 
 
+class Steps:
+    """The steps of a run, and how many of them have failed."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+
+    def __call__(self, what: str, run: Callable[..., str], *arguments: object) -> None:
+        """Do one at a place of its own, and say how it ended."""
+        begun = time.monotonic()
+        try:
+            with mounted.place() as point:
+                told = run(point, *arguments)
+        except (Failure, AssertionError, engram.EngramError) as error:
+            self.failed += 1
+            told = f"FAILED\n{error}"
+        say(f"{what}: {told} ({time.monotonic() - begun:.0f} s)")
+
+
+def on_mounts(
+    step: Steps, expected: dict[str, str], seeds: int, operations: int, lines: int
+) -> None:
+    """Run everything on mounts."""
+    if mounted.WHY_NOT:
+        say(f"suites on mounts are skipped: {mounted.WHY_NOT}")
+        return
+    for cache in CACHES:
+        if expected:
+            step(f"pjdfstest, cache {cache}", pjdfstest, cache, expected)
+    for cache in CACHES:
+        step(f"appending, cache {cache}", appending, cache, lines)
+    for cache in CACHES:
+        # All seeds where others may write, too, as it is if nothing is said; else two of them.
+        last = seeds if cache == "shared" else min(2, seeds)
+        for seed in range(1, last + 1, 2):
+            both = tuple(range(seed, min(seed + 2, last + 1)))
+            step(f"fsx, cache {cache}", fsx, cache, both, operations)
+
+
+def under_preload(step: Steps, expected: dict[str, str], seeds: int, operations: int) -> None:
+    """Run everything under preload."""
+    if not preloaded.LIBRARY.exists():
+        say(f"suites under preload are skipped: there is no {preloaded.LIBRARY}")
+        return
+    if expected:
+        step("pjdfstest, preloaded", pjdfstest_preloaded, expected)
+    for seed in range(1, seeds, 2):
+        step("fsx, preloaded", fsx_preloaded, seed, operations)
+
+
 def main() -> int:
     """Run everything; give the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operations", type=int, default=OPERATIONS, help="of fsx, for each seed")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="of fsx")
     parser.add_argument("--lines", type=int, default=LINES, help="that are appended")
+    parser.add_argument("--only", choices=("mounts", "preload"), help="leave the other front out")
     given = parser.parse_args()
-    if mounted.WHY_NOT:
-        say(f"skipped: {mounted.WHY_NOT}")
-        return 0
     mounted.clear()
-    failed = 0
-
-    def step(what: str, run: object, *arguments: object) -> None:
-        nonlocal failed
-        assert callable(run)
-        begun = time.monotonic()
-        try:
-            with mounted.place() as point:
-                told = run(point, *arguments)
-        except (Failure, AssertionError, engram.EngramError) as error:
-            failed += 1
-            told = f"FAILED\n{error}"
-        say(f"{what}: {told} ({time.monotonic() - begun:.0f} s)")
-
+    step = Steps()
     if os.geteuid() == 0:
         expected = tmpfs()
-        for cache in CACHES:
-            step(f"pjdfstest, cache {cache}", pjdfstest, cache, expected)
     else:
+        expected = {}
         say("pjdfstest is skipped: it becomes other users, which takes root")
-    for cache in CACHES:
-        step(f"appending, cache {cache}", appending, cache, given.lines)
-    for cache in CACHES:
-        # All seeds where others may write, too, as it is if nothing is said; else two of them.
-        last = given.seeds if cache == "shared" else min(2, given.seeds)
-        for seed in range(1, last + 1, 2):
-            seeds = tuple(range(seed, min(seed + 2, last + 1)))
-            step(f"fsx, cache {cache}", fsx, cache, seeds, given.operations)
-    return 1 if failed else 0
+    if given.only != "preload":
+        on_mounts(step, expected, given.seeds, given.operations, given.lines)
+    if given.only != "mounts":
+        under_preload(step, expected, given.seeds, given.operations)
+    return 1 if step.failed else 0
 
 
 if __name__ == "__main__":

@@ -248,6 +248,19 @@ impl Handle {
         })
     }
 
+    /// Gives a file space in pages of its own, however it was opened, unless it has: what is mapped
+    /// begins with a page.
+    pub fn take_pages(&self) -> Result<()> {
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        let handle = self.core.fs.open(self.core.ino, flags)?;
+        let file = handle.core.file()?;
+        let size = file.size()?;
+        if size == 0 || file.is_fixed() {
+            return Ok(());
+        }
+        file.allocate(0, size, true).map_err(|error| kept_size(file, error))
+    }
+
     /// How it was opened.
     pub fn flags(&self) -> OpenFlags {
         self.flags

@@ -111,6 +111,11 @@ fn cleaned(path: &[u8]) -> Option<(&'static Tree, Vec<u8>)> {
     }
 }
 
+/// Whether a path is longer than the kernel takes one, whatever of it is below a prefix.
+fn is_too_long(path: &CStr) -> bool {
+    path.count_bytes() >= libc::PATH_MAX as usize
+}
+
 /// Whether a path has names that a look at its beginning does not see through.
 fn is_winding(path: &[u8]) -> bool {
     path.windows(2).any(|two| two == b"//" || two == b"/.") || path.starts_with(b"..")
@@ -245,10 +250,16 @@ pub unsafe fn by_path_of<T: Failing, C: std::borrow::Borrow<Caller>>(
         return kernel(folder, path);
     }
     // SAFETY: the caller's promise.
-    let mut place = locate(folder, unsafe { CStr::from_ptr(path) });
+    let path = unsafe { CStr::from_ptr(path) };
+    let is_long = is_too_long(path);
+    let mut place = locate(folder, path);
     loop {
         let (tree, start, rest) = match place {
             Place::Kernel(folder, path) => return kernel(folder, path.as_ptr()),
+            Place::Ours(..) if is_long => {
+                set_errno(libc::ENAMETOOLONG);
+                return T::FAILED;
+            }
             Place::Ours(tree, start, rest) => (tree, start, rest),
         };
         let Some(inside) = Inside::enter() else {
@@ -296,12 +307,17 @@ pub unsafe fn by_two_paths(
         return -1;
     }
     // SAFETY: the caller's promise.
-    let mut places =
-        unsafe { [locate(old.0, CStr::from_ptr(old.1)), locate(new.0, CStr::from_ptr(new.1))] };
+    let [one, other] = unsafe { [CStr::from_ptr(old.1), CStr::from_ptr(new.1)] };
+    let is_long = is_too_long(one) || is_too_long(other);
+    let mut places = [locate(old.0, one), locate(new.0, other)];
     loop {
         let ((tree, from, one), (other, to, two)) = match &places {
             [Place::Kernel(a, old), Place::Kernel(b, new)] => {
                 return kernel((*a, old.as_ptr()), (*b, new.as_ptr()));
+            }
+            _ if is_long => {
+                set_errno(libc::ENAMETOOLONG);
+                return -1;
             }
             [Place::Ours(tree, from, one), Place::Ours(other, to, two)] => {
                 ((*tree, *from, one), (*other, *to, two))

@@ -20,6 +20,7 @@ use engram_fs::{Handle, Result};
 use libc::off_t;
 
 use crate::calls::descriptors::refused;
+use crate::descriptions::What;
 use crate::descriptors::{self, Held};
 use crate::inside::{Inside, is_inside};
 use crate::places::inside;
@@ -143,6 +144,22 @@ fn map_copy(to: *mut u8, size: usize, handle: &Handle, wanted: Wanted) -> Result
     Ok(())
 }
 
+/// The file's memory, if it begins with a page. A file that lies in its record, or within a page, is
+/// given pages of its own, where that can be: an array, or what is shown for reading, keeps its
+/// place.
+fn whole_pages(handle: &Handle, write: bool) -> Result<Option<View>> {
+    let aligned = |view: &View| view.as_ptr().addr().is_multiple_of(PAGE);
+    if let Some(view) = handle.view(write)?.filter(aligned) {
+        return Ok(Some(view));
+    }
+    match handle.take_pages() {
+        Ok(()) => Ok(handle.view(write)?.filter(aligned)),
+        // Without, it is copied for those who only read.
+        Err(_) if !write => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Shows a file at addresses that were taken for it; the view that keeps its memory.
 fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>>> {
     let whole = pages(wanted.size);
@@ -153,9 +170,8 @@ fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>
     if there > 0 {
         let copies = !wanted.is_shared() && wanted.writes();
         let may_write = wanted.is_shared() && handle.flags().write;
-        let view = if copies { None } else { handle.view(may_write)? };
-        let aligned = |view: &View| view.as_ptr().addr().is_multiple_of(PAGE);
-        match view.filter(aligned) {
+        let view = if copies { None } else { whole_pages(handle, may_write)? };
+        match view {
             Some(view) => {
                 // The file may have been cut since its size was asked for.
                 let of_view = pages(view.len()).saturating_sub(wanted.offset as usize);
@@ -164,7 +180,7 @@ fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>
                 unsafe { view.map_again(wanted.offset, len, to, wanted.protection) }?;
                 kept = Some(Arc::new(view));
             }
-            None if wanted.is_shared() => {
+            None if may_write => {
                 return Err(refused(
                     libc::ENODEV,
                     "its memory begins within a page, which a shared map does not show: map it \
@@ -181,6 +197,9 @@ fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>
 fn check(held: &Held, wanted: Wanted) -> Result<()> {
     if wanted.size == 0 || !wanted.offset.is_multiple_of(PAGE as u64) {
         return Err(refused(libc::EINVAL, "a map has whole pages, one at least"));
+    }
+    if held.description().what() != What::File {
+        return Err(refused(libc::ENODEV, "a folder has no bytes to map"));
     }
     let flags = held.file()?.flags();
     if !flags.read || wanted.is_shared() && wanted.writes() && !flags.write {

@@ -168,9 +168,7 @@ unsafe fn by_bytes(number: c_long, given: Given) -> Option<c_long> {
                 let (from, into, flags) = (to(two), to(four), six as c_uint);
                 libc::copy_file_range(fd(one), from, fd(three), into, size(five), flags) as c_long
             }
-            libc::SYS_sendfile => {
-                libc::sendfile(fd(one), fd(two), to(three), size(four)) as c_long
-            }
+            libc::SYS_sendfile => libc::sendfile(fd(one), fd(two), to(three), size(four)) as c_long,
             libc::SYS_splice => {
                 let (from, into, flags) = (to(two), to(four), six as c_uint);
                 libc::splice(fd(one), from, fd(three), into, size(five), flags) as c_long
@@ -195,13 +193,9 @@ unsafe fn by_bytes(number: c_long, given: Given) -> Option<c_long> {
                 libc::fgetxattr(fd(one), at(two), to(three), size(four)) as c_long
             }
             libc::SYS_flistxattr => libc::flistxattr(fd(one), to(two), size(three)) as c_long,
-            libc::SYS_fsetxattr => c_long::from(libc::fsetxattr(
-                fd(one),
-                at(two),
-                at(three),
-                size(four),
-                fd(five),
-            )),
+            libc::SYS_fsetxattr => {
+                c_long::from(libc::fsetxattr(fd(one), at(two), at(three), size(four), fd(five)))
+            }
             libc::SYS_fremovexattr => c_long::from(libc::fremovexattr(fd(one), at(two))),
             _ => return None,
         }
