@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUST := Cargo.toml .cargo/config.toml python/Cargo.toml \
 	$(wildcard engine/Cargo.toml engine/*/Cargo.toml engine/*/build.rs posix/*/Cargo.toml) \
-	$(shell find engine/src engine/*/src posix/*/src python/src -name '*.rs')
+	$(shell find engine/src engine/*/src posix/*/src python/src -name '*.rs' -o -name '*.c')
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 MIRI := nightly-2026-05-20
 FUZZ := query_parser records rows segments pages trace_lines
@@ -198,7 +198,7 @@ $(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)
 	$(call step,Building engine and package (a few minutes the first time),\
 		$(BIN)/maturin develop --release --extras all$(COMMA)dev >.venv/build.log 2>&1 || \
 		{ cat .venv/build.log; exit 1; })
-	$(if $(wildcard posix/preload/Cargo.toml),$(PRELOAD))
+	$(PRELOAD)
 	@touch $@
 
 # What `engram run` preloads lies in the package. A program that runs keeps the file that it maps.

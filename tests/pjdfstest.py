@@ -20,8 +20,10 @@ PRELOADED = {
     "truncate::etxtbsy": _RUNS,
     "rmdir::ebusy": "nothing is mounted below a prefix, as the test does",
 }
-"""What ends otherwise under preload than on a tmpfs, and why. So do tests of a socket's node: `bind`
-makes one, which only the kernel can, and is refused."""
+"""What ends otherwise under preload than on a tmpfs, and why.
+
+So do tests of a socket's node: `bind` makes one, which only the kernel can, and is refused.
+"""
 
 
 def is_known(name: str) -> bool:

@@ -63,7 +63,7 @@ DOCS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs
 OTHER_SUFFIXES = (".c", ".h", ".hpp", ".cpp", ".f90", ".cmake")
 CODE_SUFFIXES = {".rs", ".py", ".pyi", *OTHER_SUFFIXES}
 UNFINISHED = (
-    r"todo!\(|unimplemented!\(|NotImplemented[E]rror|FIXM[E]|XX[X]|mark[.]xfail|#\[ignor[e]"
+    r"todo!\(|unimplemented!\(|NotImplemented[E]rror|FIXM[E]|\bXX[X]\b|mark[.]xfail|#\[ignor[e]"
 )
 ELSEWHERE = r"/wor[k]/|/hom[e]/\w|pypi[.]org|crates[.]io|registry[.]npmjs|deb[.]debian[.]org"
 

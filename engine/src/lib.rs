@@ -5,8 +5,8 @@
 //!
 //! # Building
 //!
-//! LMDB's C is built to wait for its locks, and to know processes, by functions of this engine. So a
-//! process does not sleep beside a free lock when another is killed, and two copies of the engine
+//! LMDB's C is built to wait for its locks, and to know processes, by functions of this engine. So
+//! a process does not sleep beside a free lock when another is killed, and two copies of the engine
 //! can share a process. A crate that depends on this one says so in its own `.cargo/config.toml`;
 //! without that the build stops and names the flags:
 //!

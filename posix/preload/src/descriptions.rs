@@ -9,9 +9,9 @@
 //!
 //! Each process has a row in the table, with a bit for each description that it has. A description
 //! counts the bits that stand for it, and is free at zero. A process that dies, or becomes another
-//! program, leaves its row: a process that begins, or finds no room, looks for rows whose process is
-//! gone, and takes their bits away. A fork's row is made by the parent, before there is a child, so
-//! that nothing is free in between.
+//! program, leaves its row: a process that begins, or finds no room, looks for rows whose process
+//! is gone, and takes their bits away. A fork's row is made by the parent, before there is a child,
+//! so that nothing is free in between.
 //!
 //! A description that is used again has another generation, so that one that is handed over late is
 //! not taken for another.
@@ -19,8 +19,8 @@
 //! # Offsets
 //!
 //! A read or a write that goes by the offset holds the description's lock meanwhile, so that two
-//! writers write one behind the other. The lock's word is the holder's thread. One that dies with it
-//! leaves it to the next: the offset is changed last.
+//! writers write one behind the other. The lock's word is the holder's thread. One that dies with
+//! it leaves it to the next: the offset is changed last.
 
 use std::ffi::{CStr, c_int, c_long, c_void};
 use std::sync::OnceLock;

@@ -13,8 +13,8 @@
 //!
 //! # Files without a name
 //!
-//! A file that was unlinked is there as long as somebody's lease lists it. This process's lease goes
-//! with its descriptors when it becomes another program. So the program inherits the leases'
+//! A file that was unlinked is there as long as somebody's lease lists it. This process's lease
+//! goes with its descriptors when it becomes another program. So the program inherits the leases'
 //! descriptors, and closes them when it has opened a pool, and in it all the files it was handed.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long};

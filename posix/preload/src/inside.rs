@@ -16,9 +16,10 @@
 //! A thread that is inside is not cancelled there (`pthread_cancel`): it would leave the engine's
 //! locks behind.
 //!
-//! *As who opened the pool*: a program may give up its user (`seteuid`). What the engine opens later
-//! (leases, spans) is opened as the user that opened the pool, where the kernel lets the thread be
-//! that user again; else it is refused. The kernel has this user for each thread (`setfsuid`).
+//! *As who opened the pool*: a program may give up its user (`seteuid`). What the engine opens
+//! later (leases, spans) is opened as the user that opened the pool, where the kernel lets the
+//! thread be that user again; else it is refused. The kernel has this user for each thread
+//! (`setfsuid`).
 
 use std::cell::Cell;
 use std::ffi::c_int;

@@ -1,10 +1,10 @@
 //! Where a path leads: to the kernel, or below a prefix.
 //!
 //! A path is absolute, or goes on from the program's working folder or from a descriptor; each of
-//! these may be of ours or the kernel's. What is below a prefix is followed by the file system there
-//! ([`engram_fs::At`]). A path that leads out again, by `..` or a link with an absolute target, is
-//! looked at anew, with the count of the links that were followed; what it finds there is what the
-//! call was asked for.
+//! these may be of ours or the kernel's. What is below a prefix is followed by the file system
+//! there ([`engram_fs::At`]). A path that leads out again, by `..` or a link with an absolute
+//! target, is looked at anew, with the count of the links that were followed; what it finds there
+//! is what the call was asked for.
 //!
 //! *Limit*: a symbolic link outside of the prefix that leads into it is the kernel's, which finds
 //! nothing there.

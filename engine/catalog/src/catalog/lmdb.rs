@@ -22,15 +22,16 @@
 //! # Fork
 //!
 //! A child has the parent's environment in its memory, but none of its locks, and the slots of the
-//! reader table that its kept transactions point to are the parent's. Ending, resetting or
-//! renewing one in the child would write into a slot that guards a snapshot of the parent, whose
-//! pages a writer would then reuse under it. So every environment carries the number of forks
-//! behind this process when it was opened. In a child that number differs: reading and writing are
-//! refused, and dropping forgets transactions instead of ending them. `mdb_env_close` is then
-//! safe, since it compares process ids before it touches a slot, and the descriptors that it closes
-//! are the child's: the parent keeps its own, with the locks. One case is left: a thread that was writing at the moment of the
-//! fork may have moved LMDB's list of freed pages, so that closing would free it twice; the
-//! environment is then leaked whole (address range and two descriptors, until exec or exit).
+//! reader table that its kept transactions point to are the parent's. Ending, resetting or renewing
+//! one in the child would write into a slot that guards a snapshot of the parent, whose pages a
+//! writer would then reuse under it. So every environment carries the number of forks behind this
+//! process when it was opened. In a child that number differs: reading and writing are refused, and
+//! dropping forgets transactions instead of ending them. `mdb_env_close` is then safe, since it
+//! compares process ids before it touches a slot, and the descriptors that it closes are the
+//! child's: the parent keeps its own, with the locks. One case is left: a thread that was writing
+//! at the moment of the fork may have moved LMDB's list of freed pages, so that closing would free
+//! it twice; the environment is then leaked whole (address range and two descriptors, until exec or
+//! exit).
 //!
 //! None of this concerns an environment that was opened for reading alone, without locks: its
 //! transactions have no slots in any table, so a child goes on with what it has inherited.

@@ -177,7 +177,8 @@ interpose! {
         unsafe { open_at(folder, path, flags, mode_of(flags, mode)) }
     }
 
-    /// Opens a file, and says how the path is to be followed: of that, a path of ours knows nothing.
+    /// Opens a file, and says how the path is to be followed: of that, a path of ours knows
+    /// nothing.
     [openat2](folder: c_int, path: *const c_char, how: *const OpenHow, size: usize) -> c_int {
         // SAFETY: the program's promise.
         unsafe {

@@ -1,7 +1,7 @@
 //! Maps of files: the pool's own memory, shown once more where the program wants it.
 //!
-//! A shared map of a file is no copy: pages of the pool's spans are mapped side by side, so that all
-//! who map the file, read it or write it see the same bytes. A private map that is only read is
+//! A shared map of a file is no copy: pages of the pool's spans are mapped side by side, so that
+//! all who map the file, read it or write it see the same bytes. A private map that is only read is
 //! made so, too; one that may be written to gets a copy. What lies behind the file's last page is
 //! mapped to nothing, and touching it is `SIGBUS`, as of any file. A map that may be written to has
 //! space for all of the file first: without, `mmap` fails with `ENOSPC`.
@@ -144,8 +144,8 @@ fn map_copy(to: *mut u8, size: usize, handle: &Handle, wanted: Wanted) -> Result
     Ok(())
 }
 
-/// The file's memory, if it begins with a page. A file that lies in its record, or within a page, is
-/// given pages of its own, where that can be: an array, or what is shown for reading, keeps its
+/// The file's memory, if it begins with a page. A file that lies in its record, or within a page,
+/// is given pages of its own, where that can be: an array, or what is shown for reading, keeps its
 /// place.
 fn whole_pages(handle: &Handle, write: bool) -> Result<Option<View>> {
     let aligned = |view: &View| view.as_ptr().addr().is_multiple_of(PAGE);

@@ -42,7 +42,7 @@ unsafe fn make_folder(folder: c_int, path: *const c_char, mode: mode_t) -> c_int
             folder,
             path,
             |_, _, asked, at| asked.mkdir(at, mode).map(|_| 0),
-            |folder, path| real!(mkdirat(folder: c_int, path: *const c_char, mode: mode_t) -> c_int),
+            |from, path| real!(mkdirat(from: c_int, path: *const c_char, mode: mode_t) -> c_int),
         )
     }
 }
@@ -125,7 +125,7 @@ unsafe fn unlink_at(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
                 )
                 .into()),
             },
-            |folder, path| real!(unlinkat(folder: c_int, path: *const c_char, flags: c_int) -> c_int),
+            |from, path| real!(unlinkat(from: c_int, path: *const c_char, flags: c_int) -> c_int),
         )
     }
 }

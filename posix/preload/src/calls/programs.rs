@@ -274,8 +274,8 @@ fn first_line(folder: c_int, path: &CStr) -> Option<Vec<u8>> {
     first_bytes(folder, path, LINE).filter(|line| line.starts_with(b"#!"))
 }
 
-/// Whether a program of the kernel's will be in the working folder, which is of ours: if it can have
-/// this library, or there is a mount, in which the kernel goes there.
+/// Whether a program of the kernel's will be in the working folder, which is of ours: if it can
+/// have this library, or there is a mount, in which the kernel goes there.
 fn may_be_in_folder(folder: c_int, path: &CStr) -> bool {
     if first_bytes(folder, path, 4096).is_none_or(|bytes| !is_static(&bytes)) {
         return true;

@@ -5,7 +5,8 @@
 //! other it can be neither read nor written.
 //!
 //! *Limit*: on its way nobody has it. If its sender closes it meanwhile, and others then open
-//! 65,536 files, it has become another, and is refused; a file without a name is gone when it arrives.
+//! 65,536 files, it has become another, and is refused; a file without a name is gone when it
+//! arrives.
 
 use std::ffi::{c_int, c_long, c_uint};
 

@@ -1,8 +1,8 @@
 //! Bytes from one descriptor to another.
 //!
-//! Between two files of ours the file system copies. Where one end is the kernel's, bytes go through
-//! memory of this process: `sendfile` and `splice` do what they would do; `copy_file_range` says
-//! `EXDEV`, as between any two file systems, and programs copy then by themselves.
+//! Between two files of ours the file system copies. Where one end is the kernel's, bytes go
+//! through memory of this process: `sendfile` and `splice` do what they would do; `copy_file_range`
+//! says `EXDEV`, as between any two file systems, and programs copy then by themselves.
 
 use std::ffi::{c_int, c_uint, c_void};
 
