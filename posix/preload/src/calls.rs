@@ -37,6 +37,6 @@ use engram_fs::Errno;
 
 /// A call that is refused, of a path or a descriptor of ours: the error, and what to do instead.
 pub fn refused_call(name: &str, remedy: &str) -> Errno {
-    // The trace's line, with the name and the remedy, is written here.
+    crate::traced::refused(name, remedy);
     Errno::new(libc::ENOTSUP, format!("{name} is not answered here: {remedy}"))
 }

@@ -31,6 +31,7 @@ use crate::inside::Inside;
 use crate::process::Spin;
 use crate::real::{real, set_errno};
 use crate::streams::standard;
+use crate::traced;
 use crate::trees::{self, Opened, Tree};
 
 /// As many as Linux lets a process have, unless an administrator raises `fs.nr_open`.
@@ -245,6 +246,7 @@ pub fn add(tree: &Tree, opened: FsOpened, flags: c_int) -> Result<c_int> {
     raise_highest(fd);
     word.store(number as u32 + 1, Ordering::Release);
     std::mem::forget(held);
+    traced::opened(fd);
     standard::follow(fd);
     Ok(fd)
 }

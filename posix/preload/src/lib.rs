@@ -26,6 +26,7 @@
 //! | [`streams`] | FILEs of ours, and the three standard ones |
 //! | [`handing`] | what a program gets that is started |
 //! | [`process`] | who asks, from where, and what a child gets |
+//! | [`traced`] | what is noted in a trace |
 //! | [`calls`] | the functions that take the place of libc's |
 
 #![expect(
@@ -42,4 +43,5 @@ mod places;
 mod process;
 mod real;
 mod streams;
+mod traced;
 mod trees;

@@ -58,6 +58,11 @@ pub struct Start {
 }
 
 impl Start {
+    /// The folder, if it is not the prefix itself.
+    pub fn folder(self) -> Option<u64> {
+        self.folder
+    }
+
     /// The node that the path names.
     fn at<'p>(self, opened: &Opened, path: &'p [u8]) -> At<'p> {
         At::path(self.folder.unwrap_or(opened.root), path).after(self.links)

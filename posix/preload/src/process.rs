@@ -315,6 +315,7 @@ extern "C" fn begin() {
     let _ = engram::watch_forks();
     // SAFETY: as above.
     unsafe { libc::pthread_atfork(Some(enter_fork), Some(leave_fork), Some(leave_fork)) };
+    crate::traced::begin();
     crate::handing::take_over();
     crate::streams::standard::begin();
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use engram_fs::trace::{Operation, Way};
 use engram_fs::{Handle, Result};
 use libc::{iovec, off_t};
 
@@ -11,6 +12,7 @@ use crate::descriptors::{self, Held};
 use crate::inside::is_inside;
 use crate::places::{by_path, inside};
 use crate::real::{interpose, real, set_errno};
+use crate::traced;
 
 /// The most that one call reads or writes, as Linux has it.
 const MOST: usize = 0x7fff_f000;
@@ -57,6 +59,7 @@ pub fn read_on(held: &Held, to: &mut [u8]) -> isize {
         let file = readable(held)?;
         let offset = held.description().offset();
         let count = file.read(offset.get(), to)?;
+        traced::transfer(Way::Read, held, file, offset.get(), count);
         offset.set(offset.get() + count as u64);
         Ok(count as isize)
     })
@@ -69,6 +72,7 @@ pub fn write_on(held: &Held, from: &[u8]) -> isize {
         let offset = held.description().offset();
         let append = held.description().flags() & libc::O_APPEND != 0;
         let (at, count) = file.write_as(append, offset.get(), from)?;
+        traced::transfer(Way::Write, held, file, at, count);
         offset.set(at + count as u64);
         Ok(count as isize)
     })
@@ -85,7 +89,12 @@ pub fn writable(held: &Held) -> Result<&Handle> {
 }
 
 pub fn read_at(held: &Held, to: &mut [u8], offset: off_t) -> isize {
-    inside(|| Ok(readable(held)?.read(place(offset)?, to)? as isize))
+    inside(|| {
+        let (file, at) = (readable(held)?, place(offset)?);
+        let count = file.read(at, to)?;
+        traced::transfer(Way::Read, held, file, at, count);
+        Ok(count as isize)
+    })
 }
 
 pub fn write_at(held: &Held, from: &[u8], offset: off_t) -> isize {
@@ -93,7 +102,10 @@ pub fn write_at(held: &Held, from: &[u8], offset: off_t) -> isize {
         let at = place(offset)?;
         // As Linux has it: what was opened to append is appended to, whatever the offset.
         let append = held.description().flags() & libc::O_APPEND != 0;
-        Ok(writable(held)?.write_as(append, at, from)?.1 as isize)
+        let file = writable(held)?;
+        let (at, count) = file.write_as(append, at, from)?;
+        traced::transfer(Way::Write, held, file, at, count);
+        Ok(count as isize)
     })
 }
 
@@ -363,14 +375,15 @@ interpose! {
             return -1;
         }
         // SAFETY: the program's promise.
-        unsafe {
+        let done = unsafe {
             by_path(
                 libc::AT_FDCWD,
                 path,
                 |_, _, asked, at| asked.truncate(at, size as u64).map(|()| 0),
                 |_, path| real!(truncate(path: *const c_char, size: off_t) -> c_int),
             )
-        }
+        };
+        traced::done(done, Operation::Truncate, libc::AT_FDCWD, path)
     }
 
     /// Gives an open file another size.
@@ -381,6 +394,7 @@ interpose! {
         inside(|| {
             let size = place(size)?;
             held.asked()?.set_size(sizable(&held)?, size)?;
+            traced::held(Operation::Truncate, &held);
             Ok(0)
         })
     }
@@ -491,6 +505,7 @@ pub fn sync_held(held: &Held) -> c_int {
         if held.description().what() != What::Folder {
             held.file()?.sync()?;
         }
+        traced::held(Operation::Fsync, held);
         Ok(0)
     })
 }

@@ -10,6 +10,7 @@ use crate::descriptors::{self, Held};
 use crate::inside::is_inside;
 use crate::places::{by_path, inside};
 use crate::real::{interpose, real, set_errno};
+use crate::traced;
 
 /// `O_TMPFILE` without the bits of `O_DIRECTORY`: a mode follows it, too.
 const TMPFILE: c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
@@ -21,7 +22,10 @@ unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t
         by_path(
             folder,
             path,
-            |tree, _, asked, at| Ok(descriptors::add(tree, asked.open(at, flags, mode)?, flags)?),
+            |tree, _, asked, at| {
+                traced::opens(asked, at, flags);
+                Ok(descriptors::add(tree, asked.open(at, flags, mode)?, flags)?)
+            },
             |folder, path| {
                 let fd = real!(
                     openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int
@@ -35,8 +39,11 @@ unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t
 fn close_one(fd: c_int) -> c_int {
     if is_inside() {
         descriptors::forget(fd);
-    } else if !descriptors::close(fd) {
-        return descriptors::bad_number();
+    } else {
+        traced::closes(fd);
+        if !descriptors::close(fd) {
+            return descriptors::bad_number();
+        }
     }
     real!(close(fd: c_int) -> c_int)
 }
@@ -195,6 +202,7 @@ interpose! {
                         return Err(refused(libc::EOPNOTSUPP, what).into());
                     }
                     let flags = flags as c_int;
+                    traced::opens(asked, at, flags);
                     Ok(descriptors::add(tree, asked.open(at, flags, mode as mode_t)?, flags)?)
                 },
                 |folder, path| {

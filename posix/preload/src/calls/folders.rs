@@ -189,6 +189,7 @@ fn filled(held: &Held, to: &mut [u8]) -> Result<usize> {
         true
     });
     place.set(next);
+    crate::traced::held(engram_fs::trace::Operation::Readdir, held);
     match done {
         Err(error) if used == 0 => Err(error),
         _ if used == 0 && is_full => Err(refused(libc::EINVAL, "not even one entry fits")),

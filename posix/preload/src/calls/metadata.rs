@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint};
 
+use engram_fs::trace::Operation;
 use engram_fs::{At, Stat, Statfs, Time};
 use libc::{gid_t, mode_t, timespec, timeval, uid_t};
 
@@ -11,6 +12,7 @@ use crate::inside::is_inside;
 use crate::places::{by_path, inside};
 use crate::process;
 use crate::real::{interpose, real, set_errno};
+use crate::traced;
 use crate::trees::Tree;
 
 const HERE: c_int = libc::AT_FDCWD;
@@ -68,6 +70,7 @@ unsafe fn stat_held(held: &Held, to: *mut libc::stat) -> c_int {
         let Some(tree) = held.tree() else { return Err(refused(libc::ESTALE, "its tree is gone")) };
         // SAFETY: the program's promise.
         unsafe { tell(tree, &stat, to) };
+        traced::held(Operation::Stat, held);
         Ok(0)
     })
 }
@@ -86,7 +89,7 @@ unsafe fn stat_at(folder: c_int, path: *const c_char, to: *mut libc::stat, flags
         {
             return stat_held(&held, to);
         }
-        by_path(
+        let done = by_path(
             folder,
             path,
             |tree, _, asked, at| {
@@ -100,7 +103,8 @@ unsafe fn stat_at(folder: c_int, path: *const c_char, to: *mut libc::stat, flags
                         flags: c_int) -> c_int
                 )
             },
-        )
+        );
+        traced::done(done, Operation::Stat, folder, path)
     }
 }
 
@@ -159,7 +163,7 @@ unsafe fn statx_at(
                 Ok(0)
             });
         }
-        by_path(
+        let done = by_path(
             folder,
             path,
             |tree, _, asked, at| {
@@ -173,14 +177,15 @@ unsafe fn statx_at(
                         to: *mut libc::statx) -> c_int
                 )
             },
-        )
+        );
+        traced::done(done, Operation::Stat, folder, path)
     }
 }
 
 unsafe fn chmod_at(folder: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int {
     // SAFETY: a string, as the program gave it.
     unsafe {
-        by_path(
+        let done = by_path(
             folder,
             path,
             |_, _, asked, at| {
@@ -192,7 +197,8 @@ unsafe fn chmod_at(folder: c_int, path: *const c_char, mode: mode_t, flags: c_in
                         -> c_int
                 )
             },
-        )
+        );
+        traced::done(done, Operation::Setattr, folder, path)
     }
 }
 
@@ -214,7 +220,7 @@ unsafe fn chown_at(
         {
             return chown_held(&held, uid, gid);
         }
-        by_path(
+        let done = by_path(
             folder,
             path,
             |_, _, asked, at| {
@@ -227,7 +233,8 @@ unsafe fn chown_at(
                         flags: c_int) -> c_int
                 )
             },
-        )
+        );
+        traced::done(done, Operation::Setattr, folder, path)
     }
 }
 
@@ -289,7 +296,7 @@ unsafe fn utimes_at(
         {
             return utimes_held(&held, times);
         }
-        by_path(
+        let done = by_path(
             folder,
             path,
             |_, _, asked, at| {
@@ -303,7 +310,8 @@ unsafe fn utimes_at(
                         flags: c_int) -> c_int
                 )
             },
-        )
+        );
+        traced::done(done, Operation::Setattr, folder, path)
     }
 }
 

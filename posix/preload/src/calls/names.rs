@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint};
 
+use engram_fs::trace::Operation;
 use engram_fs::{Clash, NodeKind};
 use libc::{dev_t, key_t, mode_t};
 
@@ -11,6 +12,7 @@ use crate::inside::is_inside;
 use crate::places::{by_path, by_path_of, by_two_paths, inside, is_nowhere};
 use crate::process;
 use crate::real::{interpose, real, set_errno};
+use crate::traced;
 
 unsafe fn access_at(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
@@ -19,7 +21,7 @@ unsafe fn access_at(folder: c_int, path: *const c_char, mode: c_int, flags: c_in
         if effective { process::caller().clone() } else { process::real_caller() }
     };
     // SAFETY: a string, as the program gave it.
-    unsafe {
+    let done = unsafe {
         by_path_of(
             caller,
             folder,
@@ -32,24 +34,29 @@ unsafe fn access_at(folder: c_int, path: *const c_char, mode: c_int, flags: c_in
                 )
             },
         )
-    }
+    };
+    traced::done(done, Operation::Access, folder, path)
 }
 
 unsafe fn make_folder(folder: c_int, path: *const c_char, mode: mode_t) -> c_int {
     // SAFETY: a string, as the program gave it.
-    unsafe {
+    let done = unsafe {
         by_path(
             folder,
             path,
             |_, _, asked, at| asked.mkdir(at, mode).map(|_| 0),
             |from, path| real!(mkdirat(from: c_int, path: *const c_char, mode: mode_t) -> c_int),
         )
+    };
+    if done == 0 {
+        traced::named_folder(Operation::Create, folder, path);
     }
+    done
 }
 
 unsafe fn make_node(folder: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
     // SAFETY: a string, as the program gave it.
-    unsafe {
+    let done = unsafe {
         by_path(
             folder,
             path,
@@ -61,7 +68,8 @@ unsafe fn make_node(folder: c_int, path: *const c_char, mode: mode_t, device: de
                 )
             },
         )
-    }
+    };
+    traced::done(done, Operation::Create, folder, path)
 }
 
 unsafe fn make_link(target: *const c_char, folder: c_int, path: *const c_char) -> c_int {
@@ -70,7 +78,7 @@ unsafe fn make_link(target: *const c_char, folder: c_int, path: *const c_char) -
         return -1;
     }
     // SAFETY: strings, as the program gave them.
-    unsafe {
+    let done = unsafe {
         by_path(
             folder,
             path,
@@ -81,7 +89,8 @@ unsafe fn make_link(target: *const c_char, folder: c_int, path: *const c_char) -
                 )
             },
         )
-    }
+    };
+    traced::done(done, Operation::Create, folder, path)
 }
 
 unsafe fn read_link(folder: c_int, path: *const c_char, to: *mut c_char, size: usize) -> isize {
@@ -112,7 +121,7 @@ unsafe fn read_link(folder: c_int, path: *const c_char, to: *mut c_char, size: u
 
 unsafe fn unlink_at(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: a string, as the program gave it.
-    unsafe {
+    let done = unsafe {
         by_path(
             folder,
             path,
@@ -127,7 +136,13 @@ unsafe fn unlink_at(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
             },
             |from, path| real!(unlinkat(from: c_int, path: *const c_char, flags: c_int) -> c_int),
         )
+    };
+    match flags {
+        _ if done != 0 => {}
+        0 => traced::named(Operation::Unlink, folder, path),
+        _ => traced::named_folder(Operation::Unlink, folder, path),
     }
+    done
 }
 
 unsafe fn rename_at(
@@ -142,7 +157,7 @@ unsafe fn rename_at(
         _ => None,
     };
     // SAFETY: strings, as the program gave them.
-    unsafe {
+    let done = unsafe {
         by_two_paths(
             old,
             new,
@@ -167,12 +182,18 @@ unsafe fn rename_at(
                 )
             },
         )
+    };
+    if done == 0 {
+        let exchanged = flags == libc::RENAME_EXCHANGE;
+        let what = if exchanged { Operation::Exchange } else { Operation::Rename };
+        traced::named_two(what, old, new);
     }
+    done
 }
 
 unsafe fn link_at(old: (c_int, *const c_char), new: (c_int, *const c_char), flags: c_int) -> c_int {
     // SAFETY: strings, as the program gave them.
-    unsafe {
+    let done = unsafe {
         by_two_paths(
             old,
             new,
@@ -187,7 +208,11 @@ unsafe fn link_at(old: (c_int, *const c_char), new: (c_int, *const c_char), flag
                 )
             },
         )
+    };
+    if done == 0 {
+        traced::named_two(Operation::Link, old, new);
     }
+    done
 }
 
 /// What the file system allows; `None`: what it is does not depend on the file system.

@@ -42,6 +42,7 @@ unsafe fn number_or(
             libc::AT_FDCWD,
             path,
             |tree, _, asked, at| {
+                crate::traced::opens(asked, at, flags);
                 Ok(answer(descriptors::add(tree, asked.open(at, flags, 0o666)?, flags)?))
             },
             |_, path| {
