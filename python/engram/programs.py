@@ -186,8 +186,8 @@ class _Finder(NamedTuple):
             if is_within(os.path.normpath(file), prefix):
                 raise UnsupportedError(
                     f"the program {file} lies below the prefix {prefix}, where the kernel does not "
-                    f"find it{asked}: mount the pool (`engram mount POOL DIR`), and start it from "
-                    f"there"
+                    f"find it{asked}: start it by a shell (`engram run ... -- sh -c {file}`), or "
+                    f"from a mount"
                 )
         try:
             status = file.stat()

@@ -12,7 +12,7 @@ Variable                 Value
                          and what is before that at its last `:`, if a `/` follows.
 `ENGRAM_RUN_NAMESPACE`   The namespace, where it is another than "default".
 `ENGRAM_RUN_READ_ONLY`   1 where all changes are refused.
-`ENGRAM_RUN_MOUNT`       A mount of the pool, for what the library does not reach.
+`ENGRAM_RUN_MOUNT`       A line for each prefix: where a mount shows the same, or nothing.
 `ENGRAM_TRACE`           A file to which a line for each operation is appended.
 `ENGRAM_TRACE_RING`      The same as a ring: FILE, or FILE:SIZE.
 =======================  ==========================================================================
@@ -189,8 +189,12 @@ class Settings(NamedTuple):
         _check_prefixes(self.places)
         mount = None if self.mount is None else Path(absolute(self.mount))
         if mount is not None:
-            _check_mount(mount, self.places, namespace)
-            made[_MOUNT] = str(mount)
+            shown = _check_mount(mount, self.places, namespace)
+            seen = [place.pool.resolve() == shown for place in self.places]
+            made[_MOUNT] = "\n".join(
+                os.path.normpath(f"{mount}/{place.path}") if is_seen else ""
+                for place, is_seen in zip(self.places, seen, strict=True)
+            )
         for place in self.places:
             _check_room(place, mount)
         made[_RUN] = "\n".join(place.line() for place in self.places)
@@ -367,8 +371,8 @@ def _check_pools(places: Iterable[Place], namespace: str) -> None:
                     raise ArgumentError(f"{path} in {folder} is no group: name the one it is in")
 
 
-def _check_mount(mount: Path, places: Sequence[Place], namespace: str) -> None:
-    """See that one of the pools is mounted somewhere."""
+def _check_mount(mount: Path, places: Sequence[Place], namespace: str) -> Path:
+    """See that one of the pools is mounted somewhere; give that pool."""
     found = mounted(mount)
     first = places[0].pool
     if found is None:
@@ -382,6 +386,7 @@ def _check_mount(mount: Path, places: Sequence[Place], namespace: str) -> None:
         raise ArgumentError(
             f"the mount {mount} shows the namespace {named!r}, not {namespace!r}: name another"
         )
+    return shown.resolve()
 
 
 def _check_room(place: Place, mount: Path | None) -> None:
