@@ -435,6 +435,10 @@ impl Fs {
     /// Why a path that is to stay in the pool leads nowhere.
     fn no_way(&self, path: &str, why: Unanswered) -> Errno {
         match why {
+            Unanswered::Refused(error) if error.code == libc::ELOOP => {
+                let what = format!("{path:?} leads through more than {LINKS_MAX} symbolic links");
+                Errno::new(libc::ELOOP, what)
+            }
             Unanswered::Refused(error) => error,
             Unanswered::Leaves(leaves) => {
                 let (Beyond::Absolute(to) | Beyond::Above(to)) = &leaves.to;
