@@ -247,7 +247,7 @@ print(stale)
 def test_readers_of_one_mount_read_under_a_lock_what_another_wrote(
     pool: engram.Pool, two: tuple[Path, Path]
 ) -> None:
-    two[0].write_bytes((b"%20d" % 0).ljust(8192))
+    two[0].write_bytes((b"%20d" % 0).ljust(4096) * 2)
     readers = [begin(READER, two[0]) for _ in range(3)]
     number = 0
     with pool.open_file("file", "rb+") as file:
