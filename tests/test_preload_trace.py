@@ -103,4 +103,17 @@ def test_a_ring_keeps_the_newest(pool: engram.Pool, home: Path) -> None:
         check=True,
     ).stdout
     assert ":write:" in said
-    assert f":/f{300}" in said
+    assert ":/f300" in said
+
+
+def test_a_pool_that_does_not_open_is_told(pool: engram.Pool, home: Path) -> None:
+    trace, prefix = home / "trace", preloaded.of(pool, home)
+    settings = {**os.environ, **prefix.settings, "ENGRAM_TRACE": str(trace)}
+    settings["ENGRAM_RUN"] = f"{home}/none={prefix.path}"
+    words = ["cat", str(prefix.path / "file")]
+    ended = subprocess.run(words, env=settings, capture_output=True, text=True, check=False)
+    assert "No such file or directory" in ended.stderr
+    line = trace.read_text()
+    assert ":refused:" in line
+    assert "none" in line
+    assert "`engram create" in line

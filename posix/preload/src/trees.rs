@@ -15,6 +15,7 @@ use engram::{Mode, Pool};
 use engram_fs::{Errno, Fs, Ino, Locks, NodeKind, Options, ROOT, Result};
 
 use crate::process::{self, Spin};
+use crate::traced;
 
 /// A prefix, and what is below it.
 pub struct Tree {
@@ -89,7 +90,11 @@ impl Tree {
         if let Some(opened) = self.opened() {
             return Ok(opened);
         }
-        let opened = Box::leak(Box::new(self.open_now()?));
+        let opened = self.open_now().inspect_err(|why| {
+            let pool = self.pool.display();
+            traced::refused("open", &format!("the pool {pool} does not open: {why}"));
+        })?;
+        let opened = Box::leak(Box::new(opened));
         self.opened.store(opened, Ordering::Release);
         crate::handing::settle();
         Ok(opened)

@@ -202,7 +202,7 @@ class Trace:
         try:
             is_file = stat.S_ISREG(self._path.stat().st_mode)
         except (FileNotFoundError, NotADirectoryError):
-            message = f"no trace {self._name}: `engram mount ... --trace FILE` writes one"
+            message = f"no trace {self._name}: `engram run` or `mount` with --trace FILE writes one"
             raise NotFoundError(message) from None
         if not is_file:
             message = f"{self._name} is no regular file, as a trace is"
