@@ -135,6 +135,10 @@ impl Filesystem for Served {
         Ok(())
     }
 
+    fn destroy(&mut self) {
+        self.traced.ended();
+    }
+
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.fs.lookup(parent.0, name.as_bytes());
         let place = Place::Name(parent, name);

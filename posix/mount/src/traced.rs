@@ -148,6 +148,22 @@ impl Traced {
         paths.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
     }
 
+    /// Notes that what is still open is closed, as the mount ends: where a program closes a file
+    /// and the mount is taken away at once, the kernel may end the request that says so itself.
+    pub fn ended(&self) {
+        self.end(&self.files, Operation::Close);
+        self.end(&self.folders, Operation::Closedir);
+    }
+
+    fn end(&self, paths: &Paths, operation: Operation) {
+        let open = std::mem::take(&mut *paths.write().unwrap_or_else(PoisonError::into_inner));
+        let mut open: Vec<_> = open.into_iter().collect();
+        open.sort_unstable_by_key(|(number, _)| *number);
+        for (_, (path, thread)) in open {
+            self.tracer.note_all(process_of(thread), |lines| lines.add(operation, &path, &[]));
+        }
+    }
+
     /// Notes what was read or written, with the pieces of memory that it lies in.
     #[inline]
     pub fn moved(&self, request: &Request, of: FileHandle, way: Way, bytes: Bytes<'_>) {
