@@ -37,6 +37,30 @@ static int touched(char *at)
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
+/* Files of a few bytes, which a program stores to, and others read and write meanwhile. */
+static void small_files(const char *top) {
+    const size_t sizes[] = {1, 3, 100, 1024};
+    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
+        char name[4200], seen[4] = "";
+        snprintf(name, sizeof name, "%s/small %zu", top, sizes[at]);
+        int fd = open(name, O_RDWR | O_CREAT, 0644), reads = open(name, O_RDONLY);
+        ftruncate(fd, sizes[at]);
+        char *shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        char *seeing = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, reads, 0);
+        if (shared == MAP_FAILED || seeing == MAP_FAILED) {
+            printf("%zu bytes: %s\n", sizes[at], strerror(errno));
+            continue;
+        }
+        shared[0] = 's';
+        pread(reads, seen, 1, 0);
+        printf("%zu bytes: %s %c", sizes[at], seen, seeing[0]);
+        pwrite(fd, "w", 1, 0);
+        printf(" %c %c\n", shared[0], seeing[0]);
+        close(fd);
+        close(reads);
+    }
+}
+
 int main(int count, char **words)
 {
     char bytes[6] = "";
@@ -89,5 +113,6 @@ int main(int count, char **words)
     char *small = map(PAGE, PROT_READ, MAP_SHARED, reads, 0);
     printf("small %s\n", small);
     printf("mprotect %d %s\n", mprotect(small, PAGE, PROT_READ | PROT_WRITE), strerror(errno));
+    small_files(words[1]);
     return 0;
 }

@@ -9,6 +9,9 @@ use crate::errno::{Errno, Result, gone_is_stale, refuse};
 use crate::fs::{Fs, Ino};
 use crate::stat::{Defaults, NodeKind, Stat};
 
+/// What a map of a file begins with.
+const PAGE: u64 = 4096;
+
 /// So much is copied from file to file at a time.
 const COPY_PIECE: u64 = 1 << 20;
 
@@ -258,7 +261,10 @@ impl Handle {
         if size == 0 || file.is_fixed() {
             return Ok(());
         }
-        file.allocate(0, size, true).map_err(|error| kept_size(file, error))
+        // What lies in its record, or in one extent, which may begin within a page, has segments
+        // once it is given more than that has room for.
+        let end = if file.is_in_one_extent()? { size + 1 } else { size.next_multiple_of(PAGE) };
+        file.allocate(0, end, true).map_err(|error| kept_size(file, error))
     }
 
     /// How it was opened.

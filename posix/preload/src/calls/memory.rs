@@ -168,7 +168,8 @@ fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>
     let there = pages(there as usize);
     let mut kept = None;
     if there > 0 {
-        let copies = !wanted.is_shared() && wanted.writes();
+        // A file within a page is not moved for those who read it alone.
+        let copies = !wanted.is_shared() && (wanted.writes() || size < PAGE as u64);
         let may_write = wanted.is_shared() && handle.flags().write;
         let view = if copies { None } else { whole_pages(handle, may_write)? };
         match view {
