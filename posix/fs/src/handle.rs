@@ -444,12 +444,12 @@ impl Handle {
     }
 }
 
-/// Makes a range zeros that have space.
+/// Makes a range zeros that have space. Where there is no room for it, its bytes stay.
 fn zero_range(file: &File, offset: u64, len: u64, keep: bool) -> engram::Result<()> {
-    if file.size()? > offset {
-        file.punch(offset, len)?;
-    }
-    file.allocate(offset, len, keep)
+    file.allocate(offset, len, true)?;
+    file.zero(offset, len)?;
+    // The range has its space: this sets the size.
+    if keep { Ok(()) } else { file.allocate(offset, len, false) }
 }
 
 /// Copies what bytes there are from an offset on.

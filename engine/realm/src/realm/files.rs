@@ -532,7 +532,13 @@ impl File {
     /// Makes a range a hole; the size stays.
     pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
         self.check_writable()?;
-        self.open.punch(offset, len)
+        self.open.clear(offset, len, true)
+    }
+
+    /// Makes a range zeros, as far as the file goes; its space and the size stay.
+    pub fn zero(&self, offset: u64, len: u64) -> Result<()> {
+        self.check_writable()?;
+        self.open.clear(offset, len, false)
     }
 
     /// Where the next data, or the next hole, begins, at or after an offset; `None` if the file

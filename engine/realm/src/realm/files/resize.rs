@@ -134,11 +134,11 @@ impl OpenFile {
         }
     }
 
-    /// See [`super::File::punch`].
-    pub(super) fn punch(&self, offset: u64, len: u64) -> Result<()> {
+    /// See [`super::File::punch`], which frees space, and [`super::File::zero`], which does not.
+    pub(super) fn clear(&self, offset: u64, len: u64, frees: bool) -> Result<()> {
         let end = end_of(offset, len)?;
         if len == 0 {
-            fail!(Argument, "a hole has at least one byte");
+            fail!(Argument, "a range of 0 bytes cannot be cleared");
         }
         if self.fixed {
             return Err(self.keeps_size());
@@ -155,7 +155,7 @@ impl OpenFile {
             let size = map.head.size();
             // Whole pages go; of the others the bytes are zeroed.
             let (first, last) = (offset.next_multiple_of(PAGE), end - end % PAGE);
-            if first >= last {
+            if !frees || first >= last {
                 map.zero(&self.core, offset, end.min(size.max(offset)));
                 return self.note(&map, offset, end);
             }
