@@ -16,6 +16,7 @@
 //! A file that was unlinked is there as long as somebody's lease lists it. This process's lease
 //! goes with its descriptors when it becomes another program. So the program inherits the leases'
 //! descriptors, and closes them when it has opened a pool, and in it all the files it was handed.
+//! Where the filesystem below has no room for one lease more, it closes them first.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::fmt::Write as _;
@@ -151,20 +152,31 @@ fn close_on_exec(fd: c_int, closes: bool) {
 /// A pool was opened: what was handed is opened, too, and the leases that kept it are let go of.
 /// The thread is inside.
 pub fn settle() {
-    let left = std::mem::take(&mut *LEFT.lock());
-    if left.is_empty() {
+    if LEFT.lock().is_empty() {
         return;
     }
+    open_handed();
+    let_go();
+}
+
+/// Opens what was handed. What cannot be opened is refused when it is used.
+pub fn open_handed() {
     for (fd, hidden) in descriptors::in_range(0, u32::MAX) {
         if let Some(held) = descriptors::get(fd).filter(|_| !hidden) {
-            // What cannot be opened is refused when it is used.
             let _ = held.body();
         }
     }
-    for fd in left {
+}
+
+/// Lets go of the leases that keep what was handed; whether there were any.
+pub fn let_go() -> bool {
+    let left = std::mem::take(&mut *LEFT.lock());
+    for fd in &left {
+        let fd = *fd;
         descriptors::forget(fd);
         real!(close(fd: c_int) -> c_int);
     }
+    !left.is_empty()
 }
 
 /// Leaves the leases to the program that this process becomes; their descriptors.

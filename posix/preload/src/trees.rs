@@ -90,13 +90,23 @@ impl Tree {
         if let Some(opened) = self.opened() {
             return Ok(opened);
         }
-        let opened = self.open_now().inspect_err(|why| {
+        let mut opened = self.open_now();
+        let is_full = opened.as_ref().is_err_and(|why| why.code == libc::ENOSPC);
+        let gives_way = is_full && crate::handing::let_go();
+        if gives_way {
+            opened = self.open_now();
+        }
+        let opened = opened.inspect_err(|why| {
             let pool = self.pool.display();
             traced::refused("open", &format!("the pool {pool} does not open: {why}"));
         })?;
         let opened = Box::leak(Box::new(opened));
         self.opened.store(opened, Ordering::Release);
-        crate::handing::settle();
+        if gives_way {
+            crate::handing::open_handed()
+        } else {
+            crate::handing::settle()
+        }
         Ok(opened)
     }
 
