@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,11 +49,14 @@ class Prefix:
 
     pool: str
     path: Path
+    more: dict[str, str] = field(default_factory=dict)
+    """Variables that say more of it."""
 
     @property
     def settings(self) -> dict[str, str]:
         """Give what a program's environment says of it."""
-        return {"ENGRAM_RUN": f"{self.pool}={self.path}", "LD_PRELOAD": str(LIBRARY)}
+        named = {"ENGRAM_RUN": f"{self.pool}={self.path}", "LD_PRELOAD": str(LIBRARY)}
+        return {**named, **self.more}
 
     def run(self, *command: str | Path, folder: Path | None = None, code: int = 0) -> str:
         """Run a program that ends with `code`; give what it said."""
