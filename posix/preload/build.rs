@@ -5,9 +5,9 @@
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     println!("cargo:rerun-if-changed=build.rs");
-    let files = ["src/variadic.c", "src/streams.c", "src/asynchronous.c"];
+    let files = ["src/variadic.c", "src/streams.c", "src/asynchronous.c", "src/memory.c"];
     for file in files {
         println!("cargo:rerun-if-changed={file}");
     }
-    cc::Build::new().files(files).warnings(true).compile("engram_preload_c");
+    cc::Build::new().files(files).flag("-fno-builtin").warnings(true).compile("engram_preload_c");
 }

@@ -23,6 +23,7 @@ mod numbers;
 mod programs;
 mod refused;
 mod shells;
+mod signals;
 mod sockets;
 mod spawned;
 mod streams;

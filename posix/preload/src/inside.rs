@@ -5,11 +5,11 @@
 //! in the engine it is: a call that comes from there goes on to the C library at once.
 //!
 //! *Protocol*: a call enters before it touches the engine ([`Inside::enter`]) and leaves when it is
-//! answered. A signal handler may come in between, on the same thread, and open a file: the engine
-//! may hold a lock then that the handler would wait for in vain. So a call for a path or descriptor
-//! of ours that comes while the thread is inside gets `EDEADLK`. A handler that leaves by
-//! `siglongjmp` never comes back to where the thread entered: the place on the stack tells, and the
-//! next call enters anew.
+//! answered. The program's signal handlers wait so long ([`crate::handlers`]). That of a signal
+//! which cannot wait may come in between, and open a file: the engine may hold a lock then that the
+//! handler would wait for in vain. So a call for a path of ours that comes while the thread is
+//! inside gets `EDEADLK`. A handler that leaves by `siglongjmp` never comes back to where the
+//! thread entered: the place on the stack tells, and the next call enters anew.
 //!
 //! A thread that the engine makes is inside as long as it lives ([`stay`]).
 //!
@@ -91,6 +91,7 @@ impl Drop for Inside {
             let (state, old) = (self.cancel, std::ptr::null_mut());
             real!(pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int);
             crate::streams::standard::catch_up();
+            crate::handlers::resume();
         }
     }
 }

@@ -25,6 +25,7 @@
 //! | [`descriptors`] | numbers, and the descriptions that they stand for |
 //! | [`streams`] | FILEs of ours, and the three standard ones |
 //! | [`handing`] | what a program gets that is started |
+//! | [`handlers`] | signal handlers, which run between calls |
 //! | [`process`] | who asks, from where, and what a child gets |
 //! | [`traced`] | what is noted in a trace |
 //! | [`calls`] | the functions that take the place of libc's |
@@ -38,6 +39,7 @@ mod calls;
 mod descriptions;
 mod descriptors;
 mod handing;
+mod handlers;
 mod inside;
 mod places;
 mod process;

@@ -11,7 +11,8 @@ use crate::inside::Inside;
 use crate::real::{errno, real, set_errno};
 use crate::trees::{self, Tree};
 
-/// A lock for a few instructions, which a fork can take and give back on both sides.
+/// A lock for a few instructions, which a fork can take and give back on both sides. No signal
+/// handler comes in between.
 pub struct Spin<T> {
     taken: AtomicBool,
     value: UnsafeCell<T>,
@@ -31,6 +32,7 @@ impl<T> Spin<T> {
 
     /// Takes it, to be given back by [`Spin::release`].
     pub fn acquire(&self) {
+        crate::handlers::hold();
         let mut looks = 0_u32;
         while self.taken.swap(true, Ordering::Acquire) {
             looks += 1;
@@ -41,6 +43,7 @@ impl<T> Spin<T> {
     /// Gives it back.
     pub fn release(&self) {
         self.taken.store(false, Ordering::Release);
+        crate::handlers::let_go();
     }
 
     /// Takes it.
@@ -290,16 +293,16 @@ thread_local! {
 
 /// Before what the engine does for the child. Whoever opens a pool meanwhile would wait for that.
 extern "C" fn enter_fork() {
+    FORKING.set(Some(Inside::nested()));
     crate::streams::before_fork();
     trees::all().iter().for_each(Tree::hold);
-    FORKING.set(Some(Inside::nested()));
 }
 
 /// After it, on both sides.
 extern "C" fn leave_fork() {
-    drop(FORKING.take());
     trees::all().iter().for_each(Tree::resume);
     crate::streams::after_fork();
+    drop(FORKING.take());
 }
 
 /// What happens before the program's `main`.
@@ -307,6 +310,7 @@ extern "C" fn begin() {
     if trees::all().is_empty() {
         return;
     }
+    crate::handlers::begin();
     engram::become_guest();
     went_to_kernels();
     // Before a fork, those functions are first which were given last; after it, they are last.

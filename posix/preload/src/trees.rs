@@ -103,9 +103,9 @@ impl Tree {
         let opened = Box::leak(Box::new(opened));
         self.opened.store(opened, Ordering::Release);
         if gives_way {
-            crate::handing::open_handed()
+            crate::handing::open_handed();
         } else {
-            crate::handing::settle()
+            crate::handing::settle();
         }
         Ok(opened)
     }

@@ -269,7 +269,7 @@ unsafe fn copied(entry: *const dirent) -> *mut dirent {
     // SAFETY: an entry, of the size that it says.
     unsafe {
         let size = usize::from((*entry).d_reclen);
-        let copy = libc::malloc(size);
+        let copy = real!(malloc(size: usize) -> *mut c_void);
         if !copy.is_null() {
             std::ptr::copy_nonoverlapping(entry.cast::<u8>(), copy.cast::<u8>(), size);
         }
@@ -303,7 +303,8 @@ unsafe fn selected(folder: *mut DIR, select: Select, found: &mut Vec<*mut dirent
 unsafe fn handed(found: &[*mut dirent], compare: Compare) -> Option<*mut *mut dirent> {
     // SAFETY: room for as many as there are, and the program's function.
     unsafe {
-        let list = libc::malloc(size_of_val(found).max(1)).cast::<*mut dirent>();
+        let size = size_of_val(found).max(1);
+        let list = real!(malloc(size: usize) -> *mut *mut dirent);
         if list.is_null() {
             return None;
         }

@@ -11,6 +11,7 @@ use libc::off_t;
 
 use crate::calls::descriptors::refused;
 use crate::descriptors::{self, Held};
+use crate::handlers;
 use crate::inside::is_inside;
 use crate::places::inside;
 use crate::real::{interpose, real, set_errno};
@@ -58,16 +59,20 @@ fn try_lock(held: &Held, taker: Taker, mode: LockMode, range: ByteRange) -> c_in
 
 /// Takes a lock, and waits for it.
 fn wait(held: &Held, taker: Taker, mode: LockMode, range: ByteRange) -> c_int {
+    handlers::interrupts();
     loop {
         let done = try_lock(held, taker, mode, range);
         if done == 0 || crate::real::errno() != libc::EAGAIN {
             return done;
         }
-        let time = libc::timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.subsec_nanos().into() };
-        // SAFETY: a time; the rest is not asked for. A signal ends the wait, as POSIX has it.
-        if unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) } != 0 {
+        // A signal ends the wait, unless its handler is one that lets calls go on.
+        if handlers::interrupts() {
+            set_errno(libc::EINTR);
             return -1;
         }
+        let time = libc::timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.subsec_nanos().into() };
+        // SAFETY: a time; the rest is not asked for.
+        unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
     }
 }
 

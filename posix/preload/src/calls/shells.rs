@@ -5,6 +5,7 @@
 //! the environment that a program is to be handed.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
 
 use crate::calls::spawned::{Start, spawn};
 use crate::handing::{self, Handing};
@@ -120,11 +121,12 @@ unsafe fn run(command: *const c_char) -> c_int {
 /// Calls libc's own with the environment that a program is handed. No other thread may change the
 /// environment meanwhile: `popen` itself asks for that.
 fn with_environment<T>(call: impl FnOnce() -> T) -> T {
-    static SWAPPED: Spin<Vec<Handing>> = Spin::new(Vec::new());
+    // The shell has the signals that this thread has, so none is put off meanwhile.
+    static SWAPPED: Mutex<Vec<Handing>> = Mutex::new(Vec::new());
     unsafe extern "C" {
         static mut environ: *const *const c_char;
     }
-    let mut swapped = SWAPPED.lock();
+    let mut swapped = SWAPPED.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the program's own list, which ends with null; it is put back. Somebody may be reading
     // the other list meanwhile, so the last few are kept.
     unsafe {
