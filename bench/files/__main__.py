@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from bench import report
-from bench.files import build, calls, ecdf, folders, ior, mdtest, paper, places
+from bench.files import build, calls, ecdf, folders, ior, mdtest, paper, places, preload
 from bench.files.turns import MOUNT
 from bench.own import rust
 from bench.setting import Setting
@@ -32,6 +32,7 @@ PARTS = {
     "ecdf": ecdf.lines,
     "folders": folders.lines,
     "build": build.lines,
+    "preload": preload.lines,
 }
 
 

@@ -19,7 +19,7 @@ from bench.harness import Bound, Line
 from bench.own import rust
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from bench.files.turns import Phases
     from bench.setting import Setting
@@ -41,18 +41,26 @@ TITLES = {"clone": "git clone", "build": "build", "both": "git clone and build"}
 
 def lines(setting: Setting) -> Iterator[Line]:
     """Measure on a mount, and on a tmpfs."""
-    missing = next((tool for tool in ("git", "make", "cc") if shutil.which(tool) is None), None)
-    if missing is not None:
-        setting.absent["git clone and build"] = f"{missing} is not installed"
+    source = repository(setting)
+    if source is None:
         return
-    repository = published(setting.folder / "zstd.git", setting.folder / "sources")
     with places(setting, POOL_BYTES, nothing=False) as folders:
-        runs = {who: work(repository, folder) for who, folder in folders.items()}
+        runs = {who: work(source, folder) for who, folder in folders.items()}
         samples = by_turns(runs, QUICK if setting.quick else ROUNDS)
     for phase, what in TITLES.items():
         shown = Bound(MOUNT, TMPFS, "show")
         bound = Bound(MOUNT, TMPFS, "time", LIMIT) if phase == "both" else shown
         yield Line(f"{what} of a C library", "ms", [bound], samples[phase])
+
+
+def repository(setting: Setting) -> Path | None:
+    """Give a repository of the library's sources; `None` where a tool is missing."""
+    missing = next((tool for tool in ("git", "make", "cc") if shutil.which(tool) is None), None)
+    if missing is not None:
+        setting.absent["git clone and build"] = f"{missing} is not installed"
+        return None
+    made = setting.folder / "zstd.git"
+    return made if made.exists() else published(made, setting.folder / "sources")
 
 
 def published(repository: Path, sources: Path) -> Path:
@@ -78,20 +86,24 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=folder, check=True)  # noqa: S603, S607
 
 
-def work(repository: Path, folder: Path) -> Callable[[], Phases]:
-    """Return a round in a folder."""
+def work(
+    source: Path, folder: Path, environment: Mapping[str, str] | None = None
+) -> Callable[[], Phases]:
+    """Return a round in a folder, in an environment by which programs find it."""
+    env = None if environment is None else dict(environment)
+
+    def run(*command: str | Path) -> None:
+        subprocess.run(command, env=env, check=True)  # noqa: S603 - our own words
 
     def once() -> Phases:
         tree = folder / "zstd"
         start = time.perf_counter()
-        git(folder, "clone", "--quiet", f"file://{repository}", str(tree))
+        run("git", "clone", "--quiet", f"file://{source}", tree)
         cloned = time.perf_counter()
-        subprocess.run(["make", "--silent", "-j2"], cwd=tree, check=True)  # noqa: S607
+        run("make", "--silent", "-j2", "-C", tree)
         built = time.perf_counter()
-        if not (tree / "libzstd.a").stat().st_size:
-            message = "the library that was built is empty"
-            raise OSError(message)
-        shutil.rmtree(tree)
+        run("test", "-s", tree / "libzstd.a")
+        run("rm", "-r", tree)
         return {"clone": cloned - start, "build": built - cloned, "both": built - start}
 
     return once

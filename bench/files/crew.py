@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Self
 from bench.own import rust
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
 
 class Crew:
     """So many processes at one place; a with-block ends them."""
 
-    def __init__(self, place: str, ranks: int) -> None:
+    def __init__(
+        self, place: str, ranks: int, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._members = [
             subprocess.Popen(  # noqa: S603 - our own program
                 [str(rust.PROGRAM), "rank", place, str(rank)],
+                env=None if environment is None else dict(environment),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

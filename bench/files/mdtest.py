@@ -15,7 +15,7 @@ from bench.files.turns import MOUNT, NULL, TMPFS, by_turns
 from bench.harness import Bound, Line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from bench.files.turns import Phases
@@ -73,14 +73,16 @@ def work(folder: Path, ranks: int, items: int) -> Callable[[], Phases]:
     return lambda: mdtest(program, folder, ranks, items)
 
 
-def loops(folder: Path, ranks: int, items: int) -> Phases:
-    """Do the same without mdtest."""
-    shared = folder / "mdtest"
-    shared.mkdir()
-    with Crew(f"calls={shared}", ranks) as crew:
-        crew.run(lambda _: "stat 0")  # it has begun
-        taken = {phase: crew.run(told(word, items)) for phase, word in WORK.items()}
-    shared.rmdir()
+def loops(
+    folder: Path, ranks: int, items: int, environment: Mapping[str, str] | None = None
+) -> Phases:
+    """Do the same without mdtest; in an environment by which the processes find the folder."""
+    with Crew(f"calls={folder}", 1, environment) as single:
+        single.run(lambda _: "mkdir 1")
+        with Crew(f"calls={folder}/mdtest.0.0", ranks, environment) as crew:
+            crew.run(lambda _: "stat 0")  # it has begun
+            taken = {phase: crew.run(told(word, items)) for phase, word in WORK.items()}
+        single.run(lambda _: "rmdir 1")
     return {phase: seconds / (items * ranks) for phase, seconds in taken.items()}
 
 

@@ -111,6 +111,8 @@ mod enabled {
         "links.orphaned",
         "orphans.swept",
         // Files.
+        "file.listed",
+        "file.made",
         "file.pinned",
         "file.announced",
         "file.tail",

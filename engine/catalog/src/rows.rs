@@ -13,6 +13,9 @@ use engram_base::error::Result;
 /// A key and its value, copied out.
 pub type Row = (Vec<u8>, Vec<u8>);
 
+/// What is told of rows, one after the other: the key and the value. `false`: no more is needed.
+pub type EachRow<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool> + 'a;
+
 /// What can be read.
 pub trait Rows {
     /// The value at `key`.
@@ -25,6 +28,19 @@ pub trait Rows {
     fn has(&mut self, table: Table, key: &[u8]) -> Result<bool>;
     /// The first row at or after `from`.
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>>;
+    /// Calls `each` with the rows at and after `from`, in the order of their keys, until it says
+    /// that it has enough.
+    fn each_from(&mut self, table: Table, from: &[u8], each: &mut EachRow<'_>) -> Result<()> {
+        let mut from = from.to_vec();
+        while let Some((mut key, row)) = self.first_from(table, &from)? {
+            if !each(&key, &row)? {
+                break;
+            }
+            key.push(0);
+            from = key;
+        }
+        Ok(())
+    }
     /// Whether a table has any rows.
     fn has_rows(&mut self, table: Table) -> Result<bool> {
         Ok(self.first_from(table, &[])?.is_some())
@@ -54,6 +70,10 @@ impl<R: Rows + ?Sized> Rows for &mut R {
 
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
         (**self).first_from(table, from)
+    }
+
+    fn each_from(&mut self, table: Table, from: &[u8], each: &mut EachRow<'_>) -> Result<()> {
+        (**self).each_from(table, from, each)
     }
 
     fn has_rows(&mut self, table: Table) -> Result<bool> {
@@ -86,6 +106,16 @@ impl Rows for &Txn<'_> {
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
         let mut cursor = self.seek(table, from)?;
         Ok(cursor.next()?.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+
+    fn each_from(&mut self, table: Table, from: &[u8], each: &mut EachRow<'_>) -> Result<()> {
+        let mut cursor = self.seek(table, from)?;
+        while let Some((key, row)) = cursor.next()? {
+            if !each(key, row)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn has_index_settings(&mut self) -> Result<bool> {

@@ -559,11 +559,22 @@ pub fn remove_empty(rows: &mut dyn RowsMut, parent: Gid, name: &str) -> Result<(
     }
 }
 
-/// Takes a name away from an object: with its last one it goes, or is kept for those who have it
-/// open.
-pub fn unlink(rows: &mut dyn RowsMut, parent: Gid, name: &str, now: i64) -> Result<()> {
+/// Takes a name away from an object, if it may go: with its last one it goes, or is kept for those
+/// who have it open.
+pub fn unlink(
+    rows: &mut dyn RowsMut,
+    parent: Gid,
+    name: &str,
+    now: i64,
+    may_go: Option<&Judge<'_>>,
+) -> Result<()> {
     match child(rows, parent, name)? {
         Some(member @ Member::Object(oid)) => {
+            if let Some(may_go) = may_go
+                && !with_record(rows, member, |record| Ok(judged(may_go, oid, record)))?
+            {
+                fail!(NotFound, "{name:?} leads to something else by now: nothing was changed");
+            }
             protect::refuse_deletion(rows, member)?;
             rows.remove(Table::Names, NameKey::new(parent, name).as_bytes())?;
             links::drop_name(rows, oid, parent, name, Some(now))
@@ -571,6 +582,15 @@ pub fn unlink(rows: &mut dyn RowsMut, parent: Gid, name: &str, now: i64) -> Resu
         Some(Member::Group(_)) => fail!(Argument, "{name:?} is a group"),
         None => fail!(NotFound, "there is no {name:?} in this group"),
     }
+}
+
+/// Judges an object within the look, or the commit, that finds it: by its number, its owner and
+/// what a file system keeps beside it.
+pub type Judge<'a> = dyn Fn(Oid, u32, &[u8]) -> bool + 'a;
+
+/// What a judge says of an object with this record.
+pub fn judged(judge: &Judge<'_>, oid: Oid, record: &Record<'_>) -> bool {
+    judge(oid, record.owner, record.properties)
 }
 
 /// Makes a group with the properties that a file system gives it.
@@ -774,16 +794,17 @@ pub fn members(
     if after.is_some() {
         from.push(0); // the first key after that name: names hold no NUL
     }
-    while found.len() < limit {
-        let Some((mut key, row)) = rows.first_from(Table::Names, &from)? else { break };
-        let (parent, name) = split_name_key(&key)?;
-        if parent != gid {
-            break;
-        }
-        found.push((name.to_owned(), Member::from_row(&row)?));
-        key.push(0);
-        from = key;
+    if limit == 0 {
+        return Ok(found);
     }
+    rows.each_from(Table::Names, &from, &mut |key, row| {
+        let (parent, name) = split_name_key(key)?;
+        if parent != gid {
+            return Ok(false);
+        }
+        found.push((name.to_owned(), Member::from_row(row)?));
+        Ok(found.len() < limit)
+    })?;
     Ok(found)
 }
 

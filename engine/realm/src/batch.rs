@@ -60,13 +60,16 @@ impl Drop for Hooks {
     }
 }
 
+/// A thread's batch, if it runs one. Each operation looks: what it takes out is to be small.
+type Slot = Option<Box<RunningBatch>>;
+
 thread_local! {
-    static RUNNING: RefCell<Option<RunningBatch>> = const { RefCell::new(None) };
+    static RUNNING: RefCell<Slot> = const { RefCell::new(None) };
 }
 
 /// Looks at this thread's batch. A thread that ends has none, and may still read and write: a
 /// program's last bytes are written when it exits, after what is local to its thread is gone.
-fn look<T>(look: impl FnOnce(&mut Option<RunningBatch>) -> T) -> T {
+fn look<T>(look: impl FnOnce(&mut Slot) -> T) -> T {
     if RUNNING.try_with(|_| ()).is_err() {
         return look(&mut None);
     }
@@ -134,14 +137,14 @@ pub(crate) fn begin(core: &Arc<Core>, holder: Option<Weak<()>>) -> Result<()> {
             Some(running) if Arc::ptr_eq(&running.core, core) => running.holders.push(holder),
             Some(running) => return other_realm(running),
             None => {
-                *slot = Some(RunningBatch {
+                *slot = Some(Box::new(RunningBatch {
                     core: Arc::clone(core),
                     forks: forks(),
                     holders: vec![holder],
                     failed: false,
                     overlay: Overlay::default(),
                     hooks: Hooks { forks: forks(), committed: false, all: Vec::new() },
-                });
+                }));
             }
         }
         Ok(())
@@ -159,7 +162,7 @@ fn other_realm<T>(running: &RunningBatch) -> Result<T> {
     )
 }
 
-fn discard_inherited(slot: &mut Option<RunningBatch>) {
+fn discard_inherited(slot: &mut Slot) {
     if slot.as_ref().is_some_and(|running| running.forks != forks()) {
         *slot = None;
     }

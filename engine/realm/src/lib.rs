@@ -30,10 +30,10 @@ pub mod view;
 
 pub use realm::{
     CatalogUse, Changes, Core, File, FilePiece, FileSegment, Found, HasCore, Holders, Inside,
-    LIMIT, LeaseInfo, Lock, LookUp, MaintenanceFailure, MaintenanceTask, Mode, NEXT_ID, NamesSeen,
-    Payload, Precondition, Purpose, ReaderInfo, Realm, Seek, Setup, Sighting, Space, StoredChunk,
-    USED, Wait, after_commit, boot_id, gone_is_busy, look_to_change, look_together, open,
-    peek_together, prepare_locks, read_limit, shut, snapshot_together, sweep_spans,
+    LIMIT, LeaseInfo, Lock, LookUp, MaintenanceFailure, MaintenanceTask, Mode, NEXT_ID, Named,
+    NamesSeen, Payload, Precondition, Purpose, ReaderInfo, Realm, Seek, Setup, Sighting, Space,
+    StoredChunk, USED, Wait, after_commit, boot_id, gone_is_busy, look_to_change, look_together,
+    open, peek_together, prepare_locks, read_limit, shut, snapshot_together, sweep_spans,
 };
 pub use realm::{
     chunks, dead, files, holders, index, keys, locks, look, snapshot, space, spans, vacant, write,

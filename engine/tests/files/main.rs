@@ -28,8 +28,15 @@ fn make_with(realm: &Realm, path: &str, data: &[u8]) -> Oid {
 
 /// A new file that is open for writing.
 fn created(realm: &Realm, path: &str) -> File {
-    let oid = make(realm, path);
-    realm.open_file(oid, true).expect("an open file")
+    make_open(realm, path).expect("an open file")
+}
+
+/// The same, in one commit; or why there is none.
+fn make_open(realm: &Realm, path: &str) -> engram::Result<File> {
+    let properties = Properties { written: 5, accessed: 6, rest: REST }.encode();
+    let new = NewObject { properties, ..NewObject::blob() };
+    let placement = Placement { index: Some(IndexMode::None), ..Placement::default() };
+    realm.create_file(realm.root(), path, &new, placement, true)
 }
 
 /// All that a file holds.

@@ -1,8 +1,8 @@
 //! Names of files: further ones, others' names, none at all.
 
-use super::common::{Fixture, attach, sound};
-use super::{all, created, make, make_with};
-use engram::{Clash, Kind, Member, Mode, NamesSeen, NewObject, Placement, Realm, Seek};
+use super::common::{Fixture, alone, attach, fork, sound};
+use super::{all, created, make, make_open, make_with};
+use engram::{Clash, Kind, Member, Mode, Named, NamesSeen, NewObject, Placement, Realm, Seek};
 
 #[test]
 fn a_file_has_many_names_and_goes_with_the_last() {
@@ -41,6 +41,111 @@ fn a_file_has_many_names_and_goes_with_the_last() {
 }
 
 #[test]
+fn a_file_is_found_judged_and_opened_by_its_name() {
+    let fixture = Fixture::new(16 << 20);
+    let realm = fixture.realm();
+    let root = realm.root();
+    let oid = make_with(&realm, "file", b"bytes");
+    realm.make_group(root, "group", b"", None).unwrap();
+    let named = |name: &str, write, says: bool| {
+        let judge = |asked, _: u32, kept: &[u8]| {
+            assert!(asked == oid && !kept.is_empty());
+            says
+        };
+        realm.open_named(root, name, write, &judge)
+    };
+    let Ok(Named::File(file)) = named("file", true, true) else { panic!("it is a file") };
+    assert_eq!((file.oid(), all(&file)), (oid, b"bytes".to_vec()));
+    assert!(matches!(named("file", false, false), Ok(Named::Unsure)));
+    assert!(matches!(named("group", false, true), Ok(Named::Unsure)));
+    assert!(matches!(named("none", false, true), Ok(Named::Absent)));
+    // Opened twice, it is the same: what one writes the other reads.
+    let Ok(Named::File(other)) = named("file", false, true) else { panic!("it is a file") };
+    file.append(b", more").unwrap();
+    assert_eq!(all(&other), b"bytes, more");
+    // It stays as long as it is open.
+    realm.unlink(root, "file").unwrap();
+    assert!(matches!(named("file", false, true), Ok(Named::Absent)));
+    assert_eq!(all(&other), b"bytes, more");
+    sound(&fixture.path);
+}
+
+#[test]
+fn a_file_is_made_and_open_or_neither() {
+    let fixture = Fixture::new(16 << 20);
+    let realm = fixture.realm();
+    let root = realm.root();
+    make_with(&realm, "there", b"bytes");
+    let refused = |path: &str| make_open(&realm, path).err().map(|error| error.kind());
+    assert_eq!(refused("there"), Some(Kind::Exists));
+    assert_eq!(refused("there/below"), Some(Kind::Exists));
+    assert_eq!(refused(".."), Some(Kind::InvalidName));
+    let batch = realm.batch().unwrap();
+    assert_eq!(refused("new"), Some(Kind::Busy), "a batch cannot undo what is written");
+    batch.abort().unwrap();
+    assert_eq!(realm.holders().unwrap().leases[0].pins, 0, "what was not made is not listed");
+    let file = make_open(&realm, "new").unwrap();
+    file.append(b"a file").unwrap();
+    assert_eq!(realm.lookup(root, "new"), Ok(Some(Member::Object(file.oid()))));
+    realm.unlink(root, "new").unwrap();
+    assert_eq!((file.is_orphan(), all(&file)), (Ok(true), b"a file".to_vec()));
+    sound(&fixture.path);
+}
+
+#[test]
+fn what_is_found_says_how_many_names_it_has() {
+    let fixture = Fixture::new(16 << 20);
+    let realm = fixture.realm();
+    let root = realm.root();
+    let names = |name: &str| realm.find_counted(root, name).unwrap().map(|(_, names)| names);
+    let oid = make_with(&realm, "one", b"bytes");
+    assert_eq!((names("one"), names("two")), (Some(1), None));
+    realm.link(oid, root, "two").unwrap();
+    assert_eq!((names("one"), names("two")), (Some(2), Some(2)));
+    make_with(&realm, "other", b"bytes");
+    assert_eq!(names("other"), Some(1));
+    realm.unlink(root, "one").unwrap();
+    assert_eq!((names("one"), names("two")), (None, Some(1)));
+}
+
+#[test]
+fn groups_stay_the_same_until_one_is_changed() {
+    alone("groups_stay_the_same_until_one_is_changed", || {
+        let fixture = Fixture::new(16 << 20);
+        let realm = fixture.realm();
+        let root = realm.root();
+        let group = realm.make_group(root, "group", b"", None).unwrap();
+        let at = || realm.last_commit().unwrap();
+        let same = |commit| realm.same_groups().unwrap().contains(&commit);
+        let before = at();
+        assert_eq!(realm.same_groups().map(|same| *same.end()), Ok(before), "it is the newest one");
+        make(&realm, "one");
+        drop(created(&realm, "two"));
+        realm.unlink(root, "one").unwrap();
+        assert!(same(before) && same(at()), "objects came and went");
+        let changes: [&dyn Fn(); 4] = [
+            &|| assert!(realm.make_group(root, "other", b"", None).is_ok()),
+            &|| realm.set_properties(Member::Group(group), None, &|_, _| Ok(vec![7])).unwrap(),
+            &|| realm.rename_over(root, "group", root, "renamed", Clash::Refuse).unwrap(),
+            &|| realm.remove_empty(root, "renamed").unwrap(),
+        ];
+        for change in changes {
+            let before = at();
+            change();
+            assert!(!same(before) && same(at()));
+        }
+        // Another process may have changed any.
+        let before = at();
+        let peer = fork(|_| drop(created(&attach(&fixture.path, Mode::ReadWrite).1, "three")));
+        peer.finish();
+        assert!(!same(before) && same(at()));
+        let after = at();
+        make(&realm, "four");
+        assert!(!same(before) && same(after));
+    });
+}
+
+#[test]
 fn a_name_is_changed_only_if_it_leads_to_what_was_seen() {
     let fixture = Fixture::new(16 << 20);
     let realm = fixture.realm();
@@ -51,8 +156,8 @@ fn a_name_is_changed_only_if_it_leads_to_what_was_seen() {
         realm.make_group(root, "other", b"", None).unwrap(),
     );
     let absent = |done: engram::Result<()>| done.unwrap_err().kind();
-    assert_eq!(absent(realm.unlink_if(root, "one", two)), Kind::NotFound);
-    assert_eq!(absent(realm.unlink_if(root, "none", two)), Kind::NotFound);
+    assert_eq!(absent(realm.unlink_if(root, "one", &|oid, _, _| oid == two)), Kind::NotFound);
+    assert_eq!(absent(realm.unlink_if(root, "none", &|_, _, _| true)), Kind::NotFound);
     assert_eq!(absent(realm.remove_empty_if(root, "group", other)), Kind::NotFound);
     let rename = |new: &str, member, there| {
         let was = NamesSeen { member: Member::Object(member), there };
@@ -66,24 +171,11 @@ fn a_name_is_changed_only_if_it_leads_to_what_was_seen() {
     }
     rename("two", one, Some(Member::Object(two))).unwrap();
     assert_eq!(realm.lookup(root, "two"), Ok(Some(Member::Object(one))));
-    realm.unlink_if(root, "two", one).unwrap();
+    realm.unlink_if(root, "two", &|oid, _, kept| oid == one && !kept.is_empty()).unwrap();
     realm.remove_empty_if(root, "group", group).unwrap();
     assert_eq!(realm.lookup(root, "two"), Ok(None));
     assert_eq!(realm.lookup(root, "group"), Ok(None));
     sound(&fixture.path);
-}
-
-#[test]
-fn what_was_seen_is_so_until_another_commit() {
-    let fixture = Fixture::new(16 << 20);
-    let realm = fixture.realm();
-    let seen = realm.last_commit().unwrap();
-    assert_eq!(realm.newest_commit(), Ok(seen));
-    assert_eq!(realm.lookup(realm.root(), "one"), Ok(None));
-    assert_eq!(realm.newest_commit(), Ok(seen), "nobody has committed");
-    make_with(&realm, "one", b"1");
-    assert!(realm.newest_commit().unwrap() > seen);
-    assert_eq!(realm.newest_commit(), realm.last_commit());
 }
 
 #[test]

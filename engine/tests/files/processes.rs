@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::common::{Fixture, Line, Random, alone, attach, fork, seed, sound};
-use super::{all, created, make};
-use engram::{Clash, File, Kind, Member, Mode, Oid, Realm};
+use super::{all, created, make, make_open};
+use engram::{Clash, File, Kind, Member, Mode, Named, Oid, Realm};
 
 const LINES: u64 = 5_000;
 
@@ -159,6 +159,11 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
         };
         match random.below(12) {
             0 => match realm.lookup(root, &name).unwrap() {
+                None if random.below(2) == 0 => match make_open(&realm, &name) {
+                    Ok(file) if open_files.len() < 8 => open_files.push(file),
+                    Ok(_) => {}
+                    Err(error) => gone(error),
+                },
                 None => {
                     let new = engram::NewObject::blob();
                     let placement = engram::Placement::default();
@@ -180,7 +185,12 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
                 let place = random.below(open_files.len() as u64) as usize;
                 drop(open_files.swap_remove(place));
             }
-            4 | 5 => match open(&realm, &name, true) {
+            4 => match realm.open_named(root, &name, true, &|_, _, _| true) {
+                Ok(Named::File(file)) if open_files.len() < 8 => open_files.push(file),
+                Ok(_) => {}
+                Err(error) => gone(error),
+            },
+            5 => match open(&realm, &name, true) {
                 Ok(file) if open_files.len() < 8 => open_files.push(file),
                 Ok(_) => {}
                 Err(error) => gone(error),
@@ -271,6 +281,39 @@ fn whatever_processes_do_and_die_at_a_files_words_are_its_own() {
                 assert_eq!(realm.space().unwrap().used, 0, "all space came back");
             }
         }
+    });
+}
+
+/// A file is there, and is removed before the process that makes it has it: it has it all the same,
+/// and nobody else gets its space.
+#[test]
+fn a_file_that_is_removed_while_it_is_made_is_its_makers() {
+    alone("a_file_that_is_removed_while_it_is_made_is_its_makers", || {
+        let fixture = Fixture::new(64 << 20);
+        let realm = fixture.realm();
+        let flag = fixture.dir.path().join("flag");
+        let seen = flag.clone();
+        let maker = fork(|_| {
+            let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+            drop(created(&realm, "before"));
+            engram::faults::on_step(move |step| {
+                if step == "commit.committed" && !seen.exists() {
+                    std::fs::write(&seen, b"").unwrap();
+                    std::thread::sleep(Duration::from_millis(300));
+                }
+            });
+            let file = created(&realm, "file");
+            assert_eq!(file.is_orphan(), Ok(true), "the other one was to be quicker");
+            file.append(&vec![7; 50_000]).unwrap();
+            assert_eq!(all(&file), vec![7; 50_000]);
+        });
+        while !flag.exists() {
+            std::thread::yield_now();
+        }
+        realm.unlink(realm.root(), "file").unwrap();
+        maker.finish();
+        drop(realm);
+        sound(&fixture.path);
     });
 }
 

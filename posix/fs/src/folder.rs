@@ -27,6 +27,15 @@ pub struct Entry {
     pub name: String,
     /// What was found of it; `None` of a folder, which is asked for itself.
     found: Option<Box<Stat>>,
+    /// Whether that stays so until a commit.
+    lasts: bool,
+}
+
+impl Entry {
+    /// What is known of it, if that stays so until a commit.
+    pub(crate) fn lasting(&self) -> Option<Stat> {
+        self.found.as_deref().copied().filter(|_| self.lasts)
+    }
 }
 
 #[derive(Default)]
@@ -98,22 +107,28 @@ impl Folder {
                 kind: NodeKind::Folder,
                 name: name.to_owned(),
                 found: None,
+                lasts: false,
             };
             listing.entries.extend([dot(".", self.ino), dot("..", self.parent)]);
         }
-        let gid =
-            match self.node {
-                Node::Member(member) => member.id(),
-                Node::Shown(ino) => {
-                    listing.entries.extend(self.fs.list_shown(ino)?.into_iter().map(|shown| {
-                        Entry { ino: shown.ino, kind: shown.kind, name: shown.name, found: None }
-                    }));
-                    listing.whole = true;
-                    return Ok(());
-                }
-            };
+        let gid = match self.node {
+            Node::Member(member) => member.id(),
+            Node::Shown(ino) => {
+                let entry_of = |shown: crate::shown::ShownEntry| Entry {
+                    ino: shown.ino,
+                    kind: shown.kind,
+                    name: shown.name,
+                    found: None,
+                    lasts: false,
+                };
+                listing.entries.extend(self.fs.list_shown(ino)?.into_iter().map(entry_of));
+                listing.whole = true;
+                return Ok(());
+            }
+        };
         let after = (listing.entries.len() > 2)
             .then(|| listing.entries.last().map(|entry| entry.name.clone()).unwrap_or_default());
+        let (seen, from) = (self.fs.seen_now()?, listing.entries.len());
         let part = self.fs.namespace().list_found(gid, after.as_deref(), PART);
         let part = part.map_err(gone_is_absent)?;
         listing.whole = part.len() < PART;
@@ -124,13 +139,17 @@ impl Folder {
                     kind: NodeKind::Folder,
                     name,
                     found: None,
+                    lasts: false,
                 },
                 Found::Object(info) => {
                     let stat = self.fs.stat_object(&info)?;
-                    let found = Some(Box::new(stat));
-                    Entry { ino: stat.ino, kind: stat.kind, name, found }
+                    let (found, lasts) = (Some(Box::new(stat)), info.head.is_none());
+                    Entry { ino: stat.ino, kind: stat.kind, name, found, lasts }
                 }
             });
+        }
+        if let Some(seen) = seen {
+            self.fs.inner.listed.remember(self.ino, seen, &listing.entries[from..]);
         }
         Ok(())
     }

@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
 use engram::{
-    Found, IndexMode, Kind, Member, Mode, NamesSeen, Namespace, NewObject, ObjectInfo, Payload,
-    Placement,
+    Found, IndexMode, Judge, Kind, Member, Mode, NamesSeen, Namespace, NewObject, ObjectInfo,
+    Payload, Placement,
 };
 
+use crate::caller::Protection;
 use crate::errno::{Errno, Result, gone_is_stale, name_of, refuse, shown_name};
 use crate::handle::{Handle, HandleCore, OpenFlags};
 use crate::known::Known;
+use crate::listed::Listed;
 use crate::properties::PosixProperties;
 use crate::shown::{self, Shown};
 use crate::stat::{Defaults, NodeKind, Stat};
@@ -94,6 +96,7 @@ pub(crate) struct Inner {
     pub open: Mutex<HashMap<Ino, Weak<HandleCore>>>,
     pub shown: Shown,
     pub known: Known,
+    pub listed: Listed,
 }
 
 /// What has a number.
@@ -119,6 +122,7 @@ impl Fs {
             open: Mutex::default(),
             shown: Shown::default(),
             known: Known::default(),
+            listed: Listed::default(),
         };
         Ok(Fs { inner: Arc::new(inner) })
     }
@@ -155,7 +159,7 @@ impl Fs {
     }
 
     /// Remembers whether a node is a folder.
-    fn note(&self, member: Member) {
+    pub(crate) fn note(&self, member: Member) {
         let word = member.id() << 1 | u64::from(matches!(member, Member::Group(_)));
         self.place(member.id()).store(word, Ordering::Relaxed);
     }
@@ -199,6 +203,14 @@ impl Fs {
         }
     }
 
+    /// The group of a folder, and a name in it, if members can have such names there.
+    pub(crate) fn member_place<'n>(&self, parent: Ino, name: &'n [u8]) -> Option<(u64, &'n str)> {
+        match self.node(parent) {
+            Ok(Node::Member(Member::Group(gid))) => Some((gid, name_of(name).ok()?)),
+            _ => None,
+        }
+    }
+
     /// Refuses to change what is only shown.
     fn real_folder(&self, ino: Ino) -> Result<u64> {
         match self.node(ino)? {
@@ -226,9 +238,9 @@ impl Fs {
             };
         };
         for look in 0.. {
-            match self.namespace().find(gid, name).map_err(gone_is_absent)? {
+            match self.namespace().find_counted(gid, name).map_err(gone_is_absent)? {
                 // Another may have the name by now of what is gone since it was found.
-                Some(found) => match self.stat_found(&found) {
+                Some((found, names)) => match self.stat_counted(&found, names) {
                     Err(Errno { code: libc::ENOENT | libc::ESTALE, .. }) if look < LOOKS => {}
                     known => return known.map(Some),
                 },
@@ -238,11 +250,14 @@ impl Fs {
         unreachable!("it looks until it finds what is there, or nothing")
     }
 
-    /// What is known of something found.
-    pub(crate) fn stat_found(&self, found: &Found) -> Result<Stat> {
+    /// What is known of something found that has so many names.
+    fn stat_counted(&self, found: &Found, names: u64) -> Result<Stat> {
         match found {
             Found::Group(gid) => self.stat_group(*gid),
-            Found::Object(info) => self.stat_object(info),
+            Found::Object(info) => {
+                self.note(Member::Object(info.oid));
+                Stat::of_object(info, names as u32, self.inner.defaults)
+            }
         }
     }
 
@@ -297,15 +312,7 @@ impl Fs {
     /// What a new node in a folder gets: its properties' section.
     fn properties_of(&self, parent: u64, new: NewNode) -> Result<Vec<u8>> {
         let above = self.namespace().group(parent).map_err(gone_is_absent)?;
-        let (above_mode, above_gid) = self.inner.defaults.of_group(&above)?;
-        let inherits = u32::from(above_mode) & libc::S_ISGID != 0;
-        let mut mode = (new.mode & 0o7777) as u16;
-        if inherits && new.kind == NodeKind::Folder {
-            mode |= libc::S_ISGID as u16;
-        }
-        let gid = if inherits { above_gid } else { new.maker.gid };
-        let now = now()?;
-        Ok(PosixProperties { kind: new.kind, mode, gid, rdev: new.rdev }.section(now, now))
+        properties_below(self.inner.defaults.of_group(&above)?, new)
     }
 
     /// Makes a node with a value: a file, a symbolic link, a special file.
@@ -332,10 +339,33 @@ impl Fs {
         flags: OpenFlags,
         maker: Maker,
     ) -> Result<(Stat, Handle)> {
+        self.check_writable()?;
+        let above = self.namespace().group(self.real_folder(parent)?).map_err(gone_is_absent)?;
+        let above = self.inner.defaults.of_group(&above)?;
+        let handle = self.create_in(parent, above, name, mode, flags, maker)?;
+        let info = self.namespace().object(handle.ino()).map_err(gone_is_stale)?;
+        Ok((Stat::of_object(&info, 1, self.inner.defaults)?, handle))
+    }
+
+    /// The same in a folder of this mode and group, and nothing is said of the file.
+    pub(crate) fn create_in(
+        &self,
+        parent: Ino,
+        above: (u16, u32),
+        name: &[u8],
+        mode: u32,
+        flags: OpenFlags,
+        maker: Maker,
+    ) -> Result<Handle> {
+        self.check_writable()?;
+        let (name, gid) = (name_of(name)?, self.real_folder(parent)?);
         let new = NewNode { kind: NodeKind::File, mode, rdev: 0, maker };
-        let stat = self.make(parent, name, new, b"")?;
-        let handle = self.open(stat.ino, flags)?;
-        Ok((stat, handle))
+        let properties = properties_below(above, new)?;
+        let object = NewObject { properties, ..NewObject::blob() };
+        let index = Some(IndexMode::None);
+        let placement = Placement { index, owner: Some(maker.uid), ..Placement::default() };
+        let made = self.namespace().create_file(gid, name, &object, placement, flags.write);
+        Ok(self.made_file(made.map_err(gone_is_absent)?, flags))
     }
 
     /// Makes a file or a special file.
@@ -404,21 +434,32 @@ impl Fs {
 
     /// Takes a name away from what is no folder.
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
-        self.unlink_seen(parent, name, None)
+        self.unlink_if(parent, name, None)
     }
 
-    /// The same; `ENOENT` too if it leads to something else than was seen by now.
-    pub(crate) fn unlink_seen(&self, parent: Ino, name: &[u8], was: Option<Ino>) -> Result<()> {
+    /// The same; `ENOENT` too if what the name leads to by then may not go.
+    pub(crate) fn unlink_if(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        may_go: Option<&Judge<'_>>,
+    ) -> Result<()> {
         self.check_writable()?;
         let (name, gid) = (name_of(name)?, self.real_folder(parent)?);
-        let unlinked = match was {
-            Some(was) => self.namespace().unlink_if(gid, name, was),
+        let unlinked = match may_go {
+            Some(may_go) => self.namespace().unlink_if(gid, name, may_go),
             None => self.namespace().unlink(gid, name),
         };
         unlinked.map_err(|error| match error.kind() {
             Kind::Argument => Errno::new(libc::EISDIR, error.message()),
             _ => gone_is_absent(error),
         })
+    }
+
+    /// What protects an object, by what its record says.
+    pub(crate) fn protection_of(&self, owner: u32, properties: &[u8]) -> Option<Protection> {
+        let kept = self.inner.defaults.of_object(properties).ok()?;
+        Some(Protection { kind: kept.kind, mode: kept.mode, uid: owner, gid: kept.gid })
     }
 
     /// Removes a folder that is empty.
@@ -550,6 +591,19 @@ impl Fs {
         let free = space.size.saturating_sub(space.used);
         Ok(Statfs { size: space.size, free })
     }
+}
+
+/// What a new node gets in a folder of this mode and group.
+fn properties_below(above: (u16, u32), new: NewNode) -> Result<Vec<u8>> {
+    let (above_mode, above_gid) = above;
+    let inherits = u32::from(above_mode) & libc::S_ISGID != 0;
+    let mut mode = (new.mode & 0o7777) as u16;
+    if inherits && new.kind == NodeKind::Folder {
+        mode |= libc::S_ISGID as u16;
+    }
+    let gid = if inherits { above_gid } else { new.maker.gid };
+    let now = now()?;
+    Ok(PosixProperties { kind: new.kind, mode, gid, rdev: new.rdev }.section(now, now))
 }
 
 /// What is not where a name was looked for.

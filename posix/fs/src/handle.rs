@@ -3,7 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use engram::{Class, File, FilePiece, Kind, Layout, Namespace, ObjectInfo, Payload, Seek, View};
+use engram::{
+    Class, File, FilePiece, Judge, Kind, Layout, Member, Named, Namespace, ObjectInfo, Payload,
+    Seek, View,
+};
 
 use crate::errno::{Errno, Result, gone_is_stale, refuse};
 use crate::fs::{Fs, Ino};
@@ -73,6 +76,16 @@ pub(crate) struct HandleCore {
     listed: AtomicBool,
 }
 
+/// What opening a file by its name has found.
+pub(crate) enum NamedHandle {
+    /// The file.
+    File(Handle),
+    /// No member has the name.
+    Absent,
+    /// It takes a look to say.
+    Unsure,
+}
+
 /// A file that is open. Cheap to clone; every method may be called from any thread.
 #[derive(Clone)]
 pub struct Handle {
@@ -102,6 +115,36 @@ impl Fs {
         };
         let core = self.listed(oid, body, flags.write);
         Ok(Handle { core, append: flags.append, flags })
+    }
+
+    /// A file that was just made.
+    pub(crate) fn made_file(&self, file: File, flags: OpenFlags) -> Handle {
+        let oid = file.oid();
+        self.note(Member::Object(oid));
+        let core = self.listed(oid, Body::File(file), flags.write);
+        Handle { core, append: flags.append, flags }
+    }
+
+    /// Opens the file of a name in a group, if it may be opened.
+    pub(crate) fn open_named(
+        &self,
+        gid: u64,
+        name: &str,
+        flags: OpenFlags,
+        may_open: &Judge<'_>,
+    ) -> Result<NamedHandle> {
+        let file = match self.namespace().open_named(gid, name, flags.write, may_open) {
+            Ok(Named::File(file)) => file,
+            Ok(Named::Absent) => return Ok(NamedHandle::Absent),
+            Ok(Named::Unsure) => return Ok(NamedHandle::Unsure),
+            Err(error) => return Err(gone_is_stale(error)),
+        };
+        if let Some(core) = self.open_core(file.oid())
+            && (core.writable || !flags.write)
+        {
+            return Ok(NamedHandle::File(Handle { core, append: flags.append, flags }));
+        }
+        Ok(NamedHandle::File(self.made_file(file, flags)))
     }
 
     /// The bytes of an array that lies in no piece of its own.

@@ -2,19 +2,24 @@
 //!
 //! A walk looks up the folder of each name on its way, and asks it whether the caller may search
 //! it. What it found is remembered with the id of a commit that looks saw before. *Invariant*:
-//! while the newest commit is that one, what is remembered is so; with any other it is looked up
-//! again. (The newest commit may be one that no look sees yet: what is found then is remembered
-//! with the one before, and so never used.) A namespace of several realms has no one id, and the
-//! thread of a batch sees what nobody has committed: both look each time.
+//! while that commit is one as of which all groups are as they are by now
+//! ([`Namespace::same_groups`]), what is remembered is so; with any other it is looked up again.
+//! (The newest commit may be one that no look sees yet: what is found then is remembered with the
+//! one before, which is used only if the newest is this process's and changed no group.) A
+//! namespace of several realms has no one id, and the thread of a batch sees what nobody has
+//! committed: both look each time.
+//!
+//! [`Namespace::same_groups`]: engram::Namespace::same_groups
 
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engram::Member;
 
 use crate::caller::Protection;
-use crate::errno::{Result, gone_is_stale, refuse};
+use crate::errno::{Result, gone_is_stale, name_of, refuse};
 use crate::fs::{Fs, Ino, Node, ROOT};
-use crate::stat::NodeKind;
+use crate::stat::{NodeKind, Stat};
 
 /// So many folders, and so many names, are remembered at most.
 const PLACES: usize = 1 << 9;
@@ -30,10 +35,17 @@ pub(crate) struct KnownFolder {
 
 /// The commits that matter to one walk.
 pub(crate) struct Moment {
-    /// The one with which what is remembered has to be; `None`: nothing is.
-    newest: Option<u64>,
+    /// One of those with which what is remembered has to be; `None`: nothing is.
+    same: Option<RangeInclusive<u64>>,
     /// The one with which what is found is remembered, once something is.
     seen: Option<u64>,
+}
+
+impl Moment {
+    /// Whether what was found as of a commit is so.
+    fn has(&self, commit: u64) -> bool {
+        self.same.as_ref().is_some_and(|same| same.contains(&commit))
+    }
 }
 
 /// A name that led to a folder.
@@ -75,13 +87,24 @@ impl Known {
 impl Fs {
     /// The moment at which a walk begins.
     pub(crate) fn moment(&self) -> Result<Moment> {
-        let newest = if engram::in_batch() { None } else { self.namespace().newest_commit()? };
-        Ok(Moment { newest, seen: None })
+        let same = if engram::in_batch() { None } else { self.namespace().same_groups()? };
+        Ok(Moment { same, seen: None })
     }
 
-    /// The commit with which is remembered what is looked up from now on.
+    /// The commit with which is remembered what is looked up from now on, if anything is.
+    pub(crate) fn seen_now(&self) -> Result<Option<u64>> {
+        if engram::in_batch() { Ok(None) } else { Ok(self.namespace().last_commit()?) }
+    }
+
+    /// What was listed of a name in a folder, if that is so at this moment.
+    pub(crate) fn known_entry(&self, folder: Ino, name: &[u8], moment: &Moment) -> Option<Stat> {
+        let newest = *moment.same.as_ref()?.end();
+        self.inner.listed.get(folder, newest, name_of(name).ok()?)
+    }
+
+    /// The same within a walk.
     fn seen(&self, moment: &mut Moment) -> Result<Option<u64>> {
-        if moment.newest.is_some() && moment.seen.is_none() {
+        if moment.same.is_some() && moment.seen.is_none() {
             moment.seen = self.namespace().last_commit()?;
         }
         Ok(moment.seen)
@@ -92,8 +115,8 @@ impl Fs {
     pub(crate) fn known_folder(&self, ino: Ino, moment: &mut Moment) -> Result<KnownFolder> {
         let place = self.inner.known.folder(ino);
         let known = *lock(place);
-        if let (Some((commit, folder)), Some(newest)) = (known, moment.newest)
-            && commit == newest
+        if let Some((commit, folder)) = known
+            && moment.has(commit)
             && folder.ino == ino
         {
             return Ok(folder);
@@ -120,7 +143,7 @@ impl Fs {
     ) -> Option<KnownFolder> {
         let place = lock(self.inner.known.name(parent, name));
         let known = place.as_ref().filter(|known| {
-            moment.newest == Some(known.commit) && known.parent == parent && *known.name == *name
+            moment.has(known.commit) && known.parent == parent && *known.name == *name
         });
         known.map(|known| known.folder)
     }

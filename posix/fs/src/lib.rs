@@ -28,7 +28,8 @@
 //! | [`locks`] | locks of ranges that programs take |
 //! | [`trace`] | lines of what was done: made, read, written to a file or ring |
 //! | [`walk`] | paths that are followed, for callers that have no kernel to do so |
-//! | `known` | what protects folders, remembered as long as nobody commits |
+//! | `known` | what protects folders, remembered as long as nobody changes any |
+//! | `listed` | what was listed last, remembered as long as nobody commits |
 //! | [`xattr`] | extended attributes, which are the member's attributes |
 //! | [`shown`] | nodes that no record has: `T.npy`, `.engram/query/…` |
 
@@ -42,6 +43,7 @@ pub mod folder;
 pub mod fs;
 pub mod handle;
 mod known;
+mod listed;
 pub mod locks;
 pub mod properties;
 pub mod shown;

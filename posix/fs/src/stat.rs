@@ -99,6 +99,19 @@ pub(crate) fn kind_of(info: &ObjectInfo) -> Result<NodeKind> {
 }
 
 impl Defaults {
+    /// What a file system keeps of an object, or what holds where it keeps nothing.
+    pub(crate) fn of_object(self, properties: &[u8]) -> Result<PosixProperties> {
+        match Properties::parse(properties)? {
+            Some(kept) => PosixProperties::parse(kept.rest),
+            None => Ok(self.of_bare_object()),
+        }
+    }
+
+    fn of_bare_object(self) -> PosixProperties {
+        let (mode, gid) = (self.mode & 0o666, self.gid);
+        PosixProperties { kind: NodeKind::File, mode, gid, rdev: 0 }
+    }
+
     /// The mode and the group of a group.
     pub(crate) fn of_group(self, info: &GroupInfo) -> Result<(u16, u32)> {
         match Properties::parse(&info.properties)? {
@@ -114,12 +127,7 @@ impl Stat {
         let kept = Properties::parse(&info.properties)?;
         let posix = match kept {
             Some(kept) => PosixProperties::parse(kept.rest)?,
-            None => PosixProperties {
-                kind: NodeKind::File,
-                mode: defaults.mode & 0o666,
-                gid: defaults.gid,
-                rdev: 0,
-            },
+            None => defaults.of_bare_object(),
         };
         let mut stat = Stat {
             ino: info.oid,

@@ -354,7 +354,10 @@ impl Asked<'_> {
             if made && way.slash {
                 refuse_at!(EISDIR, "{:?} is to be a file, no folder", shown_name(&way.path));
             }
-            let stat = fs.seek(way.folder.ino, way.name())?;
+            let stat = match fs.known_entry(way.folder.ino, way.name(), &way.moment) {
+                Some(stat) => Some(stat),
+                None => fs.seek(way.folder.ino, way.name())?,
+            };
             if let Some(found) = &stat
                 && found.kind == NodeKind::Symlink
                 && (follow || way.slash)

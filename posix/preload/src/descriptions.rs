@@ -26,6 +26,7 @@ use std::ffi::{CStr, c_int, c_long, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::process;
 use crate::real::real;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ENGRDESC");
@@ -422,8 +423,7 @@ impl Description {
 
     /// Takes its lock.
     pub fn offset(&self) -> Offset<'_> {
-        // SAFETY: always sound.
-        let own = unsafe { libc::gettid() } as u32;
+        let own = process::thread();
         let mut looks = 0_u32;
         while let Err(holder) =
             self.lock.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed)

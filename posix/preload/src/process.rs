@@ -200,6 +200,22 @@ fn set_fs(number: c_long, id: u32) -> c_long {
     real!(syscall(number: c_long, id: u32) -> c_long)
 }
 
+// The thread.
+
+thread_local! {
+    /// The kernel's number of this thread; 0: it was not asked for yet.
+    static THREAD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The kernel's number of the calling thread, which is asked for once.
+pub fn thread() -> u32 {
+    if THREAD.get() == 0 {
+        // SAFETY: always sound.
+        THREAD.set(unsafe { libc::gettid() } as u32);
+    }
+    THREAD.get()
+}
+
 // The working folder.
 
 /// The folder that the program is in, if it is of ours: its tree's number and one, and its own.
@@ -282,6 +298,7 @@ extern "C" fn after_fork() {
 }
 
 extern "C" fn in_child() {
+    THREAD.set(0);
     after_fork();
     crate::descriptors::in_child();
 }

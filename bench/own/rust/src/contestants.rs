@@ -148,6 +148,11 @@ pub struct Calls {
 }
 
 impl Calls {
+    /// A folder that needs no name.
+    pub fn in_folder(folder: &str) -> Box<dyn Contestant> {
+        Box::new(Calls { name: "calls".to_owned(), folder: PathBuf::from(folder) })
+    }
+
     /// A folder that is given as `NAME=PATH`.
     pub fn named(given: &str) -> Result<Calls> {
         let (name, folder) = given.split_once('=').ok_or("a folder is given as NAME=PATH")?;

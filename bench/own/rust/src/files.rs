@@ -91,6 +91,15 @@ pub fn measure(folder: &Path, plan: Plan, others: &[&str]) -> Result<String> {
     Ok(found.json())
 }
 
+/// Measures a round of one contestant alone, and of plain memory.
+pub fn once(who: Box<dyn Contestant>, count: u64, mib: u64) -> Result<String> {
+    let (mut found, all) = (Found::default(), [who]);
+    names(&mut found, count, &all)?;
+    small(&mut found, count, &all)?;
+    large(&mut found, mib, &all)?;
+    Ok(found.json())
+}
+
 fn names(found: &mut Found, count: u64, all: &[Box<dyn Contestant>]) -> Result<()> {
     let name = |number: u64| format!("file-{number:08}");
     for (work, each) in NAMES {

@@ -3,6 +3,7 @@
 //! ```text
 //! engram-bench small FOLDER COUNT ROUNDS              create and read 256 B arrays
 //! engram-bench files FOLDER COUNT MIB ROUNDS NAME=PATH ...   names and bytes of files
+//! engram-bench calls FOLDER COUNT MIB                  the same, one round in one folder
 //! engram-bench folders POOL FOLDER FEW MANY LISTED OPENS ROUNDS   large folders
 //! engram-bench list FOLDER COUNT                      list a folder, and look at its files
 //! engram-bench fragments FOLDER SEGMENTS READS ROUNDS a file in very many segments
@@ -59,6 +60,9 @@ fn main() -> ExitCode {
             .and_then(|[count, mib, rounds]| {
                 files::measure(Path::new(folder), files::Plan { count, mib, rounds }, others)
             }),
+        ["calls", folder, count, mib] => numbers([count, mib]).and_then(|[count, mib]| {
+            files::once(contestants::Calls::in_folder(folder), count, mib)
+        }),
         ["folders", pool, folder, few, many, listed, opens, rounds] => {
             numbers([few, many, listed, opens, rounds]).and_then(
                 |[few, many, listed, opens, rounds]| {

@@ -11,10 +11,11 @@ use engram_base::fail;
 use engram_base::id::{Gid, Member, Oid};
 use engram_base::name::Path;
 use engram_base::scope::Scope;
-use engram_ops::group::{ChangeProperties, Clash, Taker};
+use engram_ops::group::{ChangeProperties, Clash, Judge, Taker};
 use engram_ops::group_times::GroupTimes;
-use engram_realm::{File, NamesSeen, Realm};
+use engram_realm::{File, Named, NamesSeen, Realm};
 use engram_records::index_mode::IndexMode;
+use engram_records::object::{NewObject, Placement};
 
 /// A member that is to be changed: its realm, the group that holds it there, and itself.
 struct Place {
@@ -34,6 +35,36 @@ impl Namespace {
             });
         }
         self.in_owning_realm(member, |realm| realm.open_file(oid, false))
+    }
+
+    /// Opens the file of a name in a group, if it may be opened: found, judged and opened in one
+    /// look.
+    pub fn open_named(
+        &self,
+        parent: Gid,
+        name: &str,
+        write: bool,
+        may_open: &Judge<'_>,
+    ) -> Result<Named> {
+        match self.alone()? {
+            Some(realm) => realm.open_named(parent, name, write, may_open),
+            None => Ok(Named::Unsure),
+        }
+    }
+
+    /// Makes an empty file of a name in a group, and opens it: in one commit.
+    pub fn create_file(
+        &self,
+        parent: Gid,
+        name: &str,
+        new: &NewObject,
+        placement: Placement,
+        write: bool,
+    ) -> Result<File> {
+        self.retry(Retry::IfMoved, || {
+            let aim = self.aim(parent, name, placement)?;
+            aim.realm.create_file(aim.group, aim.path, new, placement, write)
+        })
     }
 
     /// Says by how much at least, and at most, files grow at a time that this process writes.
@@ -91,14 +122,14 @@ impl Namespace {
         })
     }
 
-    /// As `unlink`, if the name still leads to this object.
-    pub fn unlink_if(&self, parent: Gid, name: &str, was: Oid) -> Result<()> {
+    /// As `unlink`, if what the name leads to in that commit may go; else it is `NotFoundError`.
+    pub fn unlink_if(&self, parent: Gid, name: &str, may_go: &Judge<'_>) -> Result<()> {
         self.retry(Retry::IfMoved, || {
             let place = match self.alone()? {
-                Some(realm) => return realm.unlink_if(parent, name, was),
+                Some(realm) => return realm.unlink_if(parent, name, may_go),
                 None => self.place(parent, name)?,
             };
-            place.realm.unlink_if(place.parent, name, was)
+            place.realm.unlink_if(place.parent, name, may_go)
         })
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A method of a few lines is written here. A longer one names the topic that does it.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -148,6 +149,11 @@ impl Namespace {
     /// The member at a path from `parent`, with what is known of it.
     pub fn find(&self, parent: Gid, path: &str) -> Result<Option<Found>> {
         look::find(self, parent, path)
+    }
+
+    /// The member of this name in a group, with what is known of it, and how many names it has.
+    pub fn find_counted(&self, parent: Gid, name: &str) -> Result<Option<(Found, u64)>> {
+        look::find_counted(self, parent, name)
     }
 
     /// What is known of a group.
@@ -647,11 +653,13 @@ impl Namespace {
         }
     }
 
-    /// The id of the newest commit, which looks may not see yet. What was looked up outside of a
-    /// batch since `last_commit` is as it was while this is the same. Far cheaper than a look.
-    pub fn newest_commit(&self) -> Result<Option<u64>> {
+    /// The commits as of which every group is as it is by now, as far as this process knows, where
+    /// all that is seen is of one realm; `None` of several. See [`Realm::same_groups`].
+    ///
+    /// [`Realm::same_groups`]: engram_realm::Realm::same_groups
+    pub fn same_groups(&self) -> Result<Option<RangeInclusive<u64>>> {
         match self.seen()? {
-            VisibleRealms::One(realm) => realm.newest_commit().map(Some),
+            VisibleRealms::One(realm) => realm.same_groups().map(Some),
             VisibleRealms::Many(_) => Ok(None),
         }
     }

@@ -4,7 +4,7 @@ use super::Namespace;
 use super::tree::{MemberLocation, Tree};
 use super::view::VisibleRealms;
 use crate::namespace::retry::Retry;
-use engram_base::error::Result;
+use engram_base::error::{Kind, Result};
 use engram_base::fail;
 use engram_base::id::{Gid, Member, Oid};
 use engram_base::name::Path;
@@ -38,6 +38,29 @@ pub(super) fn find(namespace: &Namespace, parent: Gid, path: &str) -> Result<Opt
         })?;
         see_heads(&realms, found.as_mut_slice())?;
         Ok(found.map(|(_, found)| found))
+    })
+}
+
+/// See [`Namespace::find_counted`].
+pub(super) fn find_counted(
+    namespace: &Namespace,
+    parent: Gid,
+    name: &str,
+) -> Result<Option<(Found, u64)>> {
+    namespace.retry(Retry::IfViewChanged, || {
+        if let VisibleRealms::One(realm) = namespace.seen()? {
+            return realm.find_counted(parent, name);
+        }
+        let Some(found) = find(namespace, parent, name)? else { return Ok(None) };
+        let names = match &found {
+            Found::Object(info) => match namespace.count_names(info.oid) {
+                // It has gone since: it is told as it was.
+                Err(error) if error.kind() == Kind::NotFound => 1,
+                names => names?,
+            },
+            Found::Group(_) => 1,
+        };
+        Ok(Some((found, names)))
     })
 }
 

@@ -354,8 +354,9 @@ impl<'env> Changes<'env> {
     fn facts(&self) -> CommitFacts {
         // A range that was looked up may have gone since, with what has been sealed.
         let range = self.new.range().filter(|_| self.new.count() > 0);
-        let group = self.group.filter(|_| !self.txn.has_changed(Table::Groups));
-        CommitFacts { range, group }
+        let changed_groups = self.txn.has_changed(Table::Groups);
+        let group = self.group.filter(|_| !changed_groups);
+        CommitFacts { range, group, changed_groups }
     }
 
     /// Notes that the tail or the queue changes as a whole.

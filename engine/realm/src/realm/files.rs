@@ -59,6 +59,7 @@
 //! | `map` | what is known of a file's segments |
 //! | `tail` | who may change the size |
 //! | `write` | bytes in: overwriting, extending, holes |
+//! | `opening` | files opened: by number, by name, or as they are made |
 //! | `segments` | rows of segments, as they come and go |
 //! | `resize` | other sizes, space before bytes, holes made |
 //! | `small` | files without segments, and how they get some |
@@ -70,6 +71,7 @@
 
 mod join;
 mod map;
+mod opening;
 mod orphans;
 mod pieces;
 mod ranges;
@@ -95,19 +97,21 @@ use engram_base::clock;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
-use engram_base::id::{Member, Oid, id_key};
+use engram_base::id::{Gid, Member, Oid, id_key};
 use engram_base::mutex::lock;
 use engram_catalog::rows::Rows;
 use engram_catalog::{Headroom, Table};
+use engram_ops::group::Judge;
 use engram_ops::rows_mut::RowsMut;
-use engram_ops::{group, links, marks, protect};
+use engram_ops::{group, links};
 use engram_records::extent::{Extent, PAGE};
-use engram_records::object::{Class, ObjectInfo, Record, Stored};
+use engram_records::object::{NewObject, ObjectInfo, Placement, Record, Stored};
 use engram_records::segmented::HeadFacts;
 use engram_records::stamp::Stamp;
 use engram_space::lease::{Hold, ObjectUse, RangeLocks};
 use std::time::SystemTime;
 
+pub use self::opening::Named;
 pub(crate) use self::orphans::sweep as sweep_orphans;
 pub use self::orphans::sweep_all as sweep_all_orphans;
 pub use self::pieces::FilePiece;
@@ -167,74 +171,6 @@ pub enum Seek {
     Hole,
 }
 
-/// See [`Realm::open_file`].
-pub(super) fn open_file(realm: &Realm, oid: Oid, write: bool) -> Result<File> {
-    let core = if write { realm.writable()? } else { realm.readable()? };
-    refuse_batch()?;
-    if realm.at().is_some() {
-        fail!(Argument, "a file is read as it is now: open it from the pool, not from a snapshot");
-    }
-    let file = |open| File { open, session: Arc::clone(&realm.session), writable: write };
-    let inside = core.enter()?;
-    let mut known = lock(&core.files.known);
-    let there = known.get(&oid).and_then(Weak::upgrade);
-    let look = inside.look()?;
-    let as_of = look.txn().id();
-    let class = with_record(&mut look.txn().rows(), oid, |record, _| {
-        check_form(record)?;
-        Ok(record.class)
-    })?;
-    if write {
-        protect::refuse(&mut look.txn().rows(), Member::Object(oid))?;
-    }
-    if let Some(open) = there {
-        return Ok(file(open));
-    }
-    let hold = look.use_object(oid, ObjectUse::Open);
-    drop(look);
-    step!("file.pinned");
-    // Whoever moves it marks it first and looks then who has it open.
-    fence(Ordering::SeqCst);
-    let held = refuse_leaving(&inside, oid).and_then(|()| look_again(core, &inside, oid, as_of));
-    if let Err(error) = held {
-        drop(inside);
-        core.gate.leave_object(oid, ObjectUse::Open, hold);
-        return Err(error);
-    }
-    core.add_user();
-    let open = Arc::new(OpenFile {
-        core: Arc::clone(core),
-        oid,
-        hold,
-        fixed: class != Class::Blob,
-        known: RwLock::default(),
-        wrote: AtomicBool::new(false),
-        stand_in: ranges::OwnStandIn::default(),
-    });
-    known.insert(oid, Arc::downgrade(&open));
-    Ok(file(open))
-}
-
-/// Looks whether an object is there still, now that the lease lists it. A transaction that removes
-/// objects says so, and looks then who has them open. Where one has said so since the look-up, it
-/// may have looked before the object was listed; it is over once the writer lock can be had.
-fn look_again(core: &Core, inside: &Inside<'_>, oid: Oid, as_of: u64) -> Result<()> {
-    if core.setup.immutable || inside.catalog().growth().removing() <= as_of {
-        return Ok(());
-    }
-    core.prepare(inside, Headroom::Relief, |rows| {
-        with_record(&mut rows.txn().rows(), oid, |_, _| Ok(()))
-    })
-}
-
-/// Refuses what is on its way to another realm.
-fn refuse_leaving(inside: &Inside<'_>, oid: Oid) -> Result<()> {
-    if inside.catalog().knows_empty(Table::Transfers)? {
-        return Ok(());
-    }
-    marks::refuse_leaving(&mut inside.read()?.rows(), oid)
-}
-
 /// Refuses to move what somebody has open, or has several names, which are marked as going.
 pub fn refuse_to_move(core: &Core, going: &[Member]) -> Result<()> {
     let inside = core.enter()?;
@@ -263,23 +199,6 @@ pub fn refuse_to_move(core: &Core, going: &[Member]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// A file is bytes in one piece, or in segments.
-fn check_form(record: &Record<'_>) -> Result<()> {
-    match (record.class, record.stored) {
-        (Class::Blob, _) | (Class::Array, Stored::Inline(_) | Stored::Contiguous { .. }) => Ok(()),
-        (Class::Array, _) => fail!(
-            Unsupported,
-            "{:?} is chunked, so its bytes are in no order of a file: read boxes of it",
-            record.name
-        ),
-        _ => fail!(
-            Unsupported,
-            "{:?} has strings of any length: read them as an array of strings",
-            record.name
-        ),
-    }
 }
 
 /// Refuses what a batch could not undo.
@@ -387,7 +306,30 @@ impl Realm {
     /// Opens an object as a file: a blob, or an array that lies in one piece, which keeps its size.
     /// Its space is kept until the file is closed, also if its last name goes meanwhile.
     pub fn open_file(&self, oid: Oid, write: bool) -> Result<File> {
-        open_file(self, oid, write)
+        opening::open_file(self, oid, write)
+    }
+
+    /// Opens the file of a name in a group, if it may be opened.
+    pub fn open_named(
+        &self,
+        parent: Gid,
+        name: &str,
+        write: bool,
+        may_open: &Judge<'_>,
+    ) -> Result<Named> {
+        opening::open_named(self, parent, name, write, may_open)
+    }
+
+    /// Makes an empty file, and opens it: in one commit.
+    pub fn create_file(
+        &self,
+        parent: Gid,
+        path: &str,
+        new: &NewObject,
+        placement: Placement,
+        write: bool,
+    ) -> Result<File> {
+        opening::create_file(self, parent, path, new, placement, write)
     }
 
     /// Tells of files what their heads say, which records do not.

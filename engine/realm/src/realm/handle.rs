@@ -128,6 +128,11 @@ impl Realm {
         look::find(self, parent, path)
     }
 
+    /// The member of this name in a group, with what is known of it, and how many names it has.
+    pub fn find_counted(&self, parent: Gid, name: &str) -> Result<Option<(Found, u64)>> {
+        look::find_counted(self, parent, name)
+    }
+
     /// What is known of a group.
     pub fn group(&self, gid: Gid) -> Result<GroupInfo> {
         look::group(self, gid)

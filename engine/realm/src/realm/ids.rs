@@ -26,6 +26,11 @@ pub(super) struct Ids {
 }
 
 impl Ids {
+    /// The first one that `take` will give.
+    pub(super) fn first(&self) -> u64 {
+        self.next
+    }
+
     /// The next one; there is one for each component of the path.
     pub(super) fn take(&mut self) -> u64 {
         assert!(self.left > 0, "an operation takes no more ids than its path has components");

@@ -22,13 +22,14 @@ use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::id::{Gid, Member, Oid, id_key};
-use engram_base::name::Path;
+use engram_base::name::{Name, Path};
 use engram_base::scope::Scope;
 use engram_catalog::rows::Rows;
 use engram_catalog::{ReadTxn, Table};
 use engram_media::memory::Memory;
 use engram_ops::group;
 use engram_ops::group::{GroupInfo, Target};
+use engram_ops::links;
 use engram_ops::protect;
 use engram_records::attrs;
 use engram_records::attrs::Value;
@@ -114,6 +115,36 @@ pub(super) fn find(realm: &Realm, parent: Gid, path: &str) -> Result<Option<Foun
     })?;
     files::see_heads(core, &inside, realm.at(), found.iter_mut().filter_map(Found::info))?;
     Ok(found)
+}
+
+/// See [`Realm::find_counted`].
+pub(super) fn find_counted(realm: &Realm, parent: Gid, name: &str) -> Result<Option<(Found, u64)>> {
+    Name::new(name)?;
+    let core = realm.readable()?;
+    let inside = core.enter()?;
+    let linked = realm.at().is_some() || !inside.catalog().knows_empty(Table::Links)?;
+    let mut found =
+        look!(realm.at(), core, inside, |rows| match group::child(rows, parent, name)? {
+            Some(member) => counted(rows, member, realm.scope(), linked).map(Some),
+            None => Ok(None),
+        })?;
+    let infos = found.iter_mut().filter_map(|(found, _)| found.info());
+    files::see_heads(core, &inside, realm.at(), infos)?;
+    Ok(found)
+}
+
+/// What a member is, and how many names it has: one, unless any may have more.
+fn counted(
+    rows: &mut dyn Rows,
+    member: Member,
+    scope: Scope,
+    linked: bool,
+) -> Result<(Found, u64)> {
+    let names = match member {
+        Member::Object(oid) if linked => links::count(rows, oid)?,
+        _ => 1,
+    };
+    Ok((Found::of(rows, member, scope)?, names))
 }
 
 /// See [`Realm::group`].

@@ -7,7 +7,7 @@ use engram_base::faults::step;
 use engram_base::id::{Gid, Member, Oid, id_key};
 use engram_base::name::Name;
 use engram_catalog::{Headroom, Table};
-use engram_ops::group::{ChangeProperties, Clash};
+use engram_ops::group::{ChangeProperties, Clash, Judge};
 use engram_ops::group_times::GroupTimes;
 use engram_ops::{group, group_times, links};
 use engram_records::index_mode::{IndexMode, Touch};
@@ -65,19 +65,18 @@ impl Realm {
         let inside = &core.enter()?;
         let stamp = write::stamp(core)?;
         core.write(inside, Headroom::Relief, self.precondition(), |rows| {
-            group::unlink(rows, parent, name, stamp.now)
+            group::unlink(rows, parent, name, stamp.now, None)
         })
     }
 
-    /// As `unlink`, if the name still leads to this object.
-    pub fn unlink_if(&self, parent: Gid, name: &str, was: Oid) -> Result<()> {
+    /// As `unlink`, if what the name leads to in that commit may go; else it is `NotFoundError`.
+    pub fn unlink_if(&self, parent: Gid, name: &str, may_go: &Judge<'_>) -> Result<()> {
         Name::new(name)?;
         let core = self.writable()?;
         let inside = &core.enter()?;
         let stamp = write::stamp(core)?;
         core.write(inside, Headroom::Relief, self.precondition(), |rows| {
-            group::refuse_other(rows, parent, name, Some(Member::Object(was)))?;
-            group::unlink(rows, parent, name, stamp.now)
+            group::unlink(rows, parent, name, stamp.now, Some(may_go))
         })
     }
 

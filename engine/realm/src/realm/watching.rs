@@ -4,6 +4,7 @@
 //! close does not wait for it. It holds the page meanwhile, which stays mapped until it wakes; a
 //! session that is closed rings. What it asks when it wakes is one snapshot.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::realm::core::Core;
@@ -52,10 +53,14 @@ impl Realm {
         Ok(self.readable()?.enter()?.read()?.id())
     }
 
-    /// The id of the newest commit, which looks may not see yet. What a look saw that began at
-    /// `last_commit` is as it was while this is the same. Far cheaper than a look.
-    pub fn newest_commit(&self) -> Result<u64> {
-        self.readable()?.enter()?.catalog().last_id()
+    /// The commits as of which every group is as it is by now, its name and all that is kept of it,
+    /// as far as this process knows: the newest one, which looks may not see yet, and those before
+    /// it that only this process has followed, without changing any group. What a look saw of a
+    /// group that began at a `last_commit` among them is so. Far cheaper than a look.
+    pub fn same_groups(&self) -> Result<RangeInclusive<u64>> {
+        let core = self.readable()?;
+        let newest = core.enter()?.catalog().last_id()?;
+        Ok(core.recent.same_groups(newest))
     }
 
     /// Looks whether the realm's files have their names.

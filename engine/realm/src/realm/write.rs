@@ -297,8 +297,6 @@ pub(crate) fn link_object(
     stored: Stored<'_>,
     reserved: Option<Reserved>,
 ) -> Result<Oid> {
-    let parsed = Path::new(&link.path)?;
-    let target = Target { from: link.from, root: core.setup.root(), path: &parsed };
     let inside = &core.enter()?;
     if reserved.is_some_and(|reserved| reserved.lease != inside.lease().id()) {
         fail!(
@@ -307,7 +305,26 @@ pub(crate) fn link_object(
             link.path
         );
     }
-    let ids = ids::take_ids(core, inside, parsed.parents.len() as u64 + 1)?;
+    let ids = ids_of(core, inside, link)?;
+    link_in(core, inside, link, stored, reserved, ids)
+}
+
+/// The ids that linking an object takes: the object's is the first.
+pub(super) fn ids_of(core: &Core, inside: &Inside<'_>, link: &Link<'_>) -> Result<ids::Ids> {
+    ids::take_ids(core, inside, link.path.matches('/').count() as u64 + 1)
+}
+
+/// The commit of `link_object`, by ids that were taken for it.
+pub(super) fn link_in(
+    core: &Arc<Core>,
+    inside: &Inside<'_>,
+    link: &Link<'_>,
+    stored: Stored<'_>,
+    reserved: Option<Reserved>,
+    ids: ids::Ids,
+) -> Result<Oid> {
+    let parsed = Path::new(&link.path)?;
+    let target = Target { from: link.from, root: core.setup.root(), path: &parsed };
     let record = link.record(stored, stamp(core)?);
     core.write(inside, Headroom::Normal, link.precondition.as_ref(), |rows| {
         let mut ids = ids;

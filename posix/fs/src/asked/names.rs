@@ -79,6 +79,9 @@ impl Asked<'_> {
 
     /// `unlink`.
     pub fn unlink(&self, at: At<'_>) -> Answer<()> {
+        if self.unlink_at_once(&at)? {
+            return Ok(());
+        }
         let look = || {
             let way = self.way(&at)?;
             if way.last != Last::Name {
@@ -96,8 +99,25 @@ impl Asked<'_> {
             Ok(leaving)
         };
         Self::again(MOVED, look, |Leaving { way, stat }| {
-            Ok(self.fs.unlink_seen(way.folder.ino, way.name(), Some(stat.ino))?)
+            let is_it = |oid: u64, _: u32, _: &[u8]| oid == stat.ino;
+            Ok(self.fs.unlink_if(way.folder.ino, way.name(), Some(&is_it))?)
         })
+    }
+
+    /// Takes a name away without a look, and judges in the commit what it leads to. `false`: it was
+    /// not done, and a look says why.
+    fn unlink_at_once(&self, at: &At<'_>) -> Answer<bool> {
+        let way = self.way(at)?;
+        if way.last != Last::Name || way.slash || is_shown(way.folder.ino) {
+            return Ok(false);
+        }
+        let may_go = |_, owner, properties: &[u8]| {
+            let node = self.fs.protection_of(owner, properties);
+            node.is_some_and(|node| {
+                self.caller.check_removes(&way.folder.protection, &node).is_ok()
+            })
+        };
+        Ok(self.fs.unlink_if(way.folder.ino, way.name(), Some(&may_go)).is_ok())
     }
 
     /// `rmdir`.

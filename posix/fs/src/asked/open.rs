@@ -1,10 +1,10 @@
 //! Files and folders opened.
 
 use super::Asked;
-use crate::caller::{READ, SEARCH, WRITE};
+use crate::caller::{Protection, READ, SEARCH, WRITE};
 use crate::errno::{Result, refuse, refuse_at, shown_name};
 use crate::folder::Folder;
-use crate::handle::{Handle, OpenFlags};
+use crate::handle::{Handle, NamedHandle, OpenFlags};
 use crate::stat::{NodeKind, Stat};
 use crate::walk::{Answer, At, Last, Reached, Way};
 
@@ -16,6 +16,12 @@ pub enum Opened {
     Folder(Folder),
     /// No more than the node, by `O_PATH`.
     Node(Stat),
+}
+
+/// What a look of `open` has come to.
+enum Looked<'p> {
+    Opened(Handle),
+    Reached(Reached<'p>),
 }
 
 /// How something is to be opened.
@@ -82,11 +88,67 @@ impl Asked<'_> {
         } else {
             &[libc::ESTALE]
         };
-        let look = || self.reach_by(self.way(&at)?, how.follows(), made);
-        Self::again(changed, look, |Reached { way, stat }| match stat {
-            None => self.create(&way, how),
-            Some(stat) => Ok(self.open_reached(&way, &stat, how)?),
+        let look = || {
+            let way = self.way(&at)?;
+            match self.open_at_once(&way, how)? {
+                NamedHandle::File(handle) => Ok(Looked::Opened(handle)),
+                NamedHandle::Absent => Ok(Looked::Reached(Reached { way, stat: None })),
+                NamedHandle::Unsure => self.reach_by(way, how.follows(), made).map(Looked::Reached),
+            }
+        };
+        Self::again(changed, look, |looked| match looked {
+            Looked::Opened(handle) => Ok(Opened::File(handle)),
+            Looked::Reached(Reached { way, stat: None }) => self.create(&way, how),
+            Looked::Reached(Reached { way, stat: Some(stat) }) => {
+                Ok(self.open_reached(&way, &stat, how)?)
+            }
         })
+    }
+
+    /// Opens what most calls open, in one look: a file that the caller may open so, by its name.
+    /// Whatever else it is, the way is followed to it.
+    fn open_at_once(&self, way: &Way<'_>, how: How) -> Answer<NamedHandle> {
+        const USUAL: i32 = libc::O_ACCMODE
+            | libc::O_APPEND
+            | libc::O_CLOEXEC
+            | libc::O_CREAT
+            | libc::O_EXCL
+            | libc::O_NOFOLLOW
+            | libc::O_NONBLOCK
+            | libc::O_LARGEFILE
+            | libc::O_TRUNC;
+        let is_usual = how.flags & !USUAL == 0 && way.last == Last::Name && !way.slash;
+        let rights = how.rights();
+        if !is_usual || rights & WRITE != 0 && self.fs.is_read_only() || engram::in_batch() {
+            return Ok(NamedHandle::Unsure);
+        }
+        let Some((gid, name)) = self.fs.member_place(way.folder.ino, way.name()) else {
+            return Ok(NamedHandle::Unsure);
+        };
+        let may_make = || {
+            self.check_writable().is_ok() && self.caller.may(WRITE | SEARCH, &way.folder.protection)
+        };
+        // What is to be new is made: it refuses if it is there, as a look would.
+        let is_new = how.has(libc::O_CREAT) && how.has(libc::O_EXCL);
+        let found = if is_new {
+            if may_make() { NamedHandle::Absent } else { NamedHandle::Unsure }
+        } else {
+            let may_open = |_, owner, properties: &[u8]| {
+                let node = self.fs.protection_of(owner, properties);
+                let may = |node: Protection| {
+                    node.kind == NodeKind::File && self.caller.may(rights, &node)
+                };
+                !how.has(libc::O_TRUNC) && node.is_some_and(may)
+            };
+            let found = self.fs.open_named(gid, name, how.opened(), &may_open);
+            found.unwrap_or(NamedHandle::Unsure)
+        };
+        match found {
+            NamedHandle::Absent if self.fs.find_shown(way.folder.ino, gid, name)?.is_some() => {
+                Ok(NamedHandle::Unsure)
+            }
+            found => Ok(found),
+        }
     }
 
     /// `opendir`.
@@ -106,8 +168,8 @@ impl Asked<'_> {
         let folder = &way.folder;
         self.caller.check(WRITE | SEARCH, &folder.protection)?;
         let mode = self.caller.mode_in(&folder.protection, NodeKind::File, how.mode & 0o7777);
-        let maker = self.caller.maker();
-        let (_, handle) = self.fs.create(folder.ino, way.name(), mode, how.opened(), maker)?;
+        let (maker, above) = (self.caller.maker(), (folder.protection.mode, folder.protection.gid));
+        let handle = self.fs.create_in(folder.ino, above, way.name(), mode, how.opened(), maker)?;
         Ok(Opened::File(handle))
     }
 
