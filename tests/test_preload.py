@@ -28,6 +28,12 @@ def test_maps_are_those_of_the_kernel(once: native.Once, pool: engram.Pool, home
     preloaded.same(once, pool, home, "maps")
 
 
+def test_descriptors_refuse_what_the_kernels_do(
+    once: native.Once, pool: engram.Pool, home: Path
+) -> None:
+    preloaded.same(once, pool, home, "contents")
+
+
 @needs_root
 def test_a_program_may_what_its_user_may(once: native.Once, pool: engram.Pool, home: Path) -> None:
     home.chmod(0o755)

@@ -412,8 +412,10 @@ impl Handle {
     }
 
     /// Copies a range to another file, or elsewhere in the same; how many bytes, which are fewer
-    /// where this one ends. The two ranges must not overlap within a file.
+    /// where this one ends. The two ranges, as far as there are bytes, must not overlap within a
+    /// file.
     pub fn copy_range(&self, from: u64, into: &Handle, to: u64, len: u64) -> Result<u64> {
+        let len = len.min(self.stat()?.size.saturating_sub(from));
         let overlap = from < to.saturating_add(len) && to < from.saturating_add(len);
         if self.ino() == into.ino() && overlap {
             refuse!(EINVAL, "a range cannot be copied onto a part of itself");

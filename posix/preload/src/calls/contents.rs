@@ -80,6 +80,9 @@ pub fn write_on(held: &Held, from: &[u8]) -> isize {
 
 /// The file, if it was opened to be written, and this user may leave its mode as it is.
 pub fn writable(held: &Held) -> Result<&Handle> {
+    if held.description().what() == What::Folder {
+        return Err(refused(libc::EBADF, "a folder is opened for reading alone"));
+    }
     let file = held.file()?;
     if !file.flags().write {
         return Err(refused(libc::EBADF, "the file was opened for reading alone"));

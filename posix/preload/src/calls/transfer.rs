@@ -126,7 +126,9 @@ fn copy(from: &End, to: &End, size: usize) -> isize {
         if !one_tree {
             return Err(refused(libc::EXDEV, "the two files are of two pools"));
         }
-        let (source, target) = (readable(ours)?, writable(other)?);
+        let source = readable(ours)?;
+        other.file()?; // a folder has no bytes: that is told before how it was opened
+        let target = writable(other)?;
         if other.description().flags() & libc::O_APPEND != 0 {
             return Err(refused(libc::EBADF, "what is appended to is not copied into"));
         }
