@@ -37,27 +37,28 @@ static int touched(char *at)
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-/* Files of a few bytes, which a program stores to, and others read and write meanwhile. */
-static void small_files(const char *top) {
-    const size_t sizes[] = {1, 3, 100, 1024};
-    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
-        char name[4200], seen[4] = "";
-        snprintf(name, sizeof name, "%s/small %zu", top, sizes[at]);
-        int fd = open(name, O_RDWR | O_CREAT, 0644), reads = open(name, O_RDONLY);
-        ftruncate(fd, sizes[at]);
-        char *shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        char *seeing = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, reads, 0);
-        if (shared == MAP_FAILED || seeing == MAP_FAILED) {
-            printf("%zu bytes: %s\n", sizes[at], strerror(errno));
+/* A map shows what is written to the file, and the file what is written to the map, however small
+   it is and whoever writes. */
+static void small_files(const char *folder)
+{
+    static const size_t sizes[] = {1, 600, 1024, 1025, PAGE};
+    for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
+        snprintf(path, sizeof path, "%s/small%zu", folder, n);
+        int fd = open(path, O_RDWR | O_CREAT, 0644);
+        if (ftruncate(fd, sizes[n]) != 0)
+            return;
+        int reads = open(path, O_RDONLY);
+        char *seen = map(sizes[n], PROT_READ, MAP_SHARED, reads, 0);
+        char *at = map(sizes[n], PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (!seen || !at)
             continue;
-        }
-        shared[0] = 's';
-        pread(reads, seen, 1, 0);
-        printf("%zu bytes: %s %c", sizes[at], seen, seeing[0]);
+        at[0] = 'm';
+        char byte = 0;
+        pread(fd, &byte, 1, 0);
+        printf("%zu bytes: the file has %c, another map %c\n", sizes[n], byte, seen[0]);
         pwrite(fd, "w", 1, 0);
-        printf(" %c %c\n", shared[0], seeing[0]);
-        close(fd);
-        close(reads);
+        printf("the maps have %c and %c\n", at[0], seen[0]);
+        printf("%lld bytes\n", (long long)lseek(fd, 0, SEEK_END));
     }
 }
 

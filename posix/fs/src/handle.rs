@@ -12,11 +12,10 @@ use crate::errno::{Errno, Result, gone_is_stale, refuse};
 use crate::fs::{Fs, Ino};
 use crate::stat::{Defaults, NodeKind, Stat};
 
-/// What a map of a file begins with.
-const PAGE: u64 = 4096;
-
 /// So much is copied from file to file at a time.
 const COPY_PIECE: u64 = 1 << 20;
+/// What is mapped begins and ends with one of these.
+const PAGE: u64 = 4096;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -297,17 +296,33 @@ impl Handle {
     /// Gives a file space in pages of its own, however it was opened, unless it has: what is mapped
     /// begins with a page.
     pub fn take_pages(&self) -> Result<()> {
+        // What lies in its record, or in one extent, which may begin within a page, has segments
+        // once it is given more than that has room for.
+        self.take_space(0, |file, size| {
+            Ok(if file.is_in_one_extent()? { size + 1 } else { size.next_multiple_of(PAGE) })
+        })
+    }
+
+    /// Gives a range space, as far as the file goes, however it was opened: what others write into
+    /// a hole is not seen where that was mapped.
+    pub fn fill_holes(&self, from: u64, len: u64) -> Result<()> {
+        self.take_space(from, |_, size| Ok(size.saturating_sub(from).min(len)))
+    }
+
+    fn take_space(
+        &self,
+        from: u64,
+        len: impl FnOnce(&File, u64) -> Result<u64>,
+    ) -> Result<()> {
         let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
         let handle = self.core.fs.open(self.core.ino, flags)?;
         let file = handle.core.file()?;
         let size = file.size()?;
-        if size == 0 || file.is_fixed() {
+        let len = len(file, size)?;
+        if size == 0 || len == 0 || file.is_fixed() {
             return Ok(());
         }
-        // What lies in its record, or in one extent, which may begin within a page, has segments
-        // once it is given more than that has room for.
-        let end = if file.is_in_one_extent()? { size + 1 } else { size.next_multiple_of(PAGE) };
-        file.allocate(0, end, true).map_err(|error| kept_size(file, error))
+        file.allocate(from, len, true).map_err(|error| kept_size(file, error))
     }
 
     /// How it was opened.

@@ -4,7 +4,8 @@
 //! all who map the file, read it or write it see the same bytes. A private map that is only read is
 //! made so, too; one that may be written to gets a copy. What lies behind the file's last page is
 //! mapped to nothing, and touching it is `SIGBUS`, as of any file. A map that may be written to has
-//! space for all of the file first: without, `mmap` fails with `ENOSPC`.
+//! space for all of the file first: without, `mmap` fails with `ENOSPC`. A shared map for reading has
+//! its own range filled, too, where there is room: what others write into a hole is seen there.
 //!
 //! *Limits*: a file that grows behind a map is not seen there until it is mapped again. An array or
 //! a blob as it was put whose memory begins within a page is copied for a private map, and refused
@@ -171,6 +172,10 @@ fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>
         // A file within a page is not moved for those who read it alone.
         let copies = !wanted.is_shared() && (wanted.writes() || size < PAGE as u64);
         let may_write = wanted.is_shared() && handle.flags().write;
+        if wanted.is_shared() && !may_write {
+            // Where there is no room, or nobody may write, its holes stay what they are.
+            let _ = handle.fill_holes(wanted.offset, there as u64);
+        }
         let view = if copies { None } else { whole_pages(handle, may_write)? };
         match view {
             Some(view) => {
