@@ -34,6 +34,10 @@ def test_descriptors_refuse_what_the_kernels_do(
     preloaded.same(once, pool, home, "contents")
 
 
+def test_locks_end_where_the_kernels_do(once: native.Once, pool: engram.Pool, home: Path) -> None:
+    preloaded.same(once, pool, home, "locks")
+
+
 @needs_root
 def test_a_program_may_what_its_user_may(once: native.Once, pool: engram.Pool, home: Path) -> None:
     home.chmod(0o755)

@@ -166,16 +166,31 @@ impl Locks {
     /// An owner has closed a descriptor of a file: its locks go, as POSIX says.
     pub fn closed(&self, ino: Ino, owner: u64) {
         let gone = self.held().remove(&(ino, owner));
-        drop(gone);
+        if let Some(gone) = gone {
+            // A child that was forked meanwhile has the kernel's lock, too: it goes all the same.
+            let _ = gone.ranges.unlock(ALL.from, ALL.len);
+        }
     }
 
     /// The last descriptor of a description has been closed.
     pub fn released(&self, ino: Ino, description: u64) {
+        drop(self.taken_out(ino, description));
+    }
+
+    /// The last descriptor that this process has of a description has been closed, and a child that
+    /// it has forked has others: what is locked stays with them.
+    pub fn left(&self, ino: Ino, description: u64) {
+        for held in self.taken_out(ino, description) {
+            held.ranges.leave();
+        }
+    }
+
+    fn taken_out(&self, ino: Ino, description: u64) -> Vec<Held> {
         let mut gone = Vec::new();
         {
             let mut held = self.held();
             if held.is_empty() {
-                return;
+                return gone;
             }
             let through =
                 |key: &(Ino, u64), held: &Held| key.0 == ino && held.description == description;
@@ -183,7 +198,7 @@ impl Locks {
             let keys: Vec<(Ino, u64)> = keys.into_iter().map(|(key, _)| *key).collect();
             gone.extend(keys.into_iter().filter_map(|key| held.remove(&key)));
         }
-        drop(gone);
+        gone
     }
 }
 

@@ -421,6 +421,11 @@ impl Description {
         self.generation.load(Ordering::Relaxed)
     }
 
+    /// Whether another process has it, too.
+    pub fn is_shared(&self) -> bool {
+        self.holders.load(Ordering::Acquire) > 1
+    }
+
     /// Takes its lock.
     pub fn offset(&self) -> Offset<'_> {
         let own = process::thread();

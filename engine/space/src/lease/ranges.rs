@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::LockMode;
@@ -40,6 +41,8 @@ pub struct RangeLocks {
     /// `None`: the stand-in has no name.
     path: Option<PathBuf>,
     forks: u64,
+    /// Whether somebody else who has the description keeps what is locked.
+    left: AtomicBool,
 }
 
 impl RangeLocks {
@@ -59,7 +62,8 @@ impl RangeLocks {
                 }
             }
         }
-        let locks = RangeLocks { file, path: Some(path), forks: forks() };
+        let locks =
+            RangeLocks { file, path: Some(path), forks: forks(), left: AtomicBool::new(false) };
         Ok(locks.is_linked().then_some(locks))
     }
 
@@ -69,7 +73,7 @@ impl RangeLocks {
         let path = format!("/proc/self/fd/{}", own.as_raw_fd());
         let file = File::options().read(true).write(true).open(path);
         let file = file.map_err(|e| Error::os("opening a file to lock ranges of", &e))?;
-        Ok(RangeLocks { file, path: None, forks: forks() })
+        Ok(RangeLocks { file, path: None, forks: forks(), left: AtomicBool::new(false) })
     }
 
     /// Locks a range, or changes how it is locked; `false` if others have some of it. A length of 0
@@ -88,6 +92,12 @@ impl RangeLocks {
             Ok(_) => Ok(()),
             Err(e) => Err(Error::os("unlocking a range of a file", &e)),
         }
+    }
+
+    /// Leaves what is locked to the children that were forked since the stand-in was opened: it goes
+    /// with the last of them.
+    pub fn leave(&self) {
+        self.left.store(true, Ordering::Relaxed);
     }
 
     /// What another taker has locked that is in the way of such a lock, if anything is.
@@ -135,7 +145,7 @@ impl RangeLocks {
 impl Drop for RangeLocks {
     fn drop(&mut self) {
         // A child's descriptor is the parent's: it closes, and takes nothing from the parent.
-        if self.forks != forks() {
+        if self.forks != forks() || *self.left.get_mut() {
             return;
         }
         // By name, for a child may have the descriptor still.
