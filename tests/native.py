@@ -101,13 +101,20 @@ def compiled(
     return program
 
 
-def ranks(count: int, program: Path, *arguments: str | Path, options: Sequence[str] = ()) -> str:
+def ranks(
+    count: int,
+    program: Path,
+    *arguments: str | Path,
+    options: Sequence[str] = (),
+    env: dict[str, str] | None = None,
+) -> str:
     """Run a program of MPI with so many ranks; give what they said."""
     need("mpirun")
     root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
     settings = {
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+        **(env or {}),
     }
     command = ("mpirun", *root, *options, "-n", str(count), program, *arguments)
     return run(*command, env=settings)
