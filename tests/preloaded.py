@@ -58,7 +58,13 @@ class Prefix:
         named = {"ENGRAM_RUN": f"{self.pool}={self.path}", "LD_PRELOAD": str(LIBRARY)}
         return {**named, **self.more}
 
-    def run(self, *command: str | Path, folder: Path | None = None, code: int = 0) -> str:
+    def run(
+        self,
+        *command: str | Path,
+        folder: Path | None = None,
+        code: int = 0,
+        patience: float = PATIENCE,
+    ) -> str:
         """Run a program that ends with `code`; give what it said."""
         done = subprocess.run(
             [str(part) for part in command],
@@ -66,7 +72,7 @@ class Prefix:
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=patience,
             check=False,
         )
         said = f"{done.stdout}{done.stderr}"

@@ -1,4 +1,4 @@
-"""Suites of file systems on mounts: pjdfstest, fsx, and appending by two at once.
+"""Suites of file systems on mounts, under preload and by both: pjdfstest, fsx, appending, names.
 
 `make posix-suites` runs this. It says what it does and how long that took; its exit code is not 0
 if anything failed.
@@ -22,7 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from exceptions import FSX, PJDFSTEST
 
 import engram
+import front_machine
 import mounted
+import native
 import pjdfstest as suite
 import preloaded
 
@@ -36,6 +38,12 @@ SHM = Path("/dev/shm")
 SEEDS = 10
 OPERATIONS = 200_000
 LINES = 200_000
+EXAMPLES = {"none": 300, "shared": 10}
+"""Of the state machine, by cache: with one that keeps names each step of the mount is waited for."""
+GEKKOFS, NODES = {"create": 46e6, "stat": 44e6, "remove": 22e6}, 512
+"""Operations a second of so many nodes, as its authors measured: empty files in one folder."""
+PROCESSES, ITEMS = 4, 400_000
+"""So many of each: 1,600,000 in all, as 16 processes of mdtest make of 100,000 each."""
 CACHES: tuple[Cache, ...] = ("job", "shared", "none")
 
 
@@ -149,15 +157,62 @@ def fsx_preloaded(_: Path, seed: int, operations: int) -> str:
     return f"{operations} operations with each of the seeds {seed} and {seed + 1}"
 
 
-def fsx(point: Path, cache: Cache, seeds: tuple[int, ...], operations: int) -> str:
-    """Run fsx with these seeds at once, each on a file of its own."""
+@contextmanager
+def both_at(point: Path, cache: Cache) -> Iterator[preloaded.Prefix]:
+    """Mount a new pool, and give a prefix of the same; it has no problems afterwards."""
+    with prefix_of() as prefix, engram.mount(prefix.pool, point, cache=cache):
+        yield prefix
+
+
+def fsx_by_both(point: Path, cache: Cache, seed: int, operations: int) -> str:
+    """Run fsx on a mount and under preload at once, each on a file of its own of one pool."""
+    with tempfile.TemporaryDirectory(prefix="engram-test-") as folder:
+        words = fsx_words(Path(folder), cache)
+        with both_at(point, cache) as prefix:
+            running = [
+                subprocess.Popen(
+                    [*words, "-N", str(operations), "-S", str(each), str(top / str(each))],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env={**os.environ, **settings},
+                )
+                for each, top, settings in (
+                    (seed, point, {}),
+                    (seed + 1, prefix.path, prefix.settings),
+                )
+            ]
+            said = [process.communicate()[0] for process in running]
+            for process, text in zip(running, said, strict=True):
+                if process.returncode != 0:
+                    raise Failure(text[-2000:])
+            for each in (seed, seed + 1):
+                see_alike(prefix, point, str(each))
+    return f"{operations} operations by each front, with the seeds {seed} and {seed + 1}"
+
+
+def see_alike(prefix: preloaded.Prefix, point: Path, name: str) -> None:
+    """See that a file is the same by both fronts."""
+    time.sleep(front_machine.FORGOTTEN)
+    below = prefix.run("cksum", prefix.path / name).split()[:2]
+    if below != native.run("cksum", point / name).split()[:2]:
+        raise Failure(f"{name} is not the same by both fronts")
+
+
+def fsx_words(folder: Path, cache: Cache) -> list[str]:
+    """Give what fsx is started with; it tries nothing that such a mount does not do."""
     told = (HERE / "fsx.toml").read_text(encoding="utf-8")
     for name in FSX[cache]:
         told = re.sub(rf"(?m)^{name} = .*", f"{name} = 0", told)
+    settings = folder / "fsx.toml"
+    settings.write_text(told, encoding="utf-8")
+    return [str(mounted.TOOLS / "fsx"), "-q", "-f", str(settings), "-P", str(folder)]
+
+
+def fsx(point: Path, cache: Cache, seeds: tuple[int, ...], operations: int) -> str:
+    """Run fsx with these seeds at once, each on a file of its own."""
     with tempfile.TemporaryDirectory(prefix="engram-test-") as folder, pool_at(point, cache):
-        settings = Path(folder) / "fsx.toml"
-        settings.write_text(told, encoding="utf-8")
-        words = [str(mounted.TOOLS / "fsx"), "-q", "-f", str(settings), "-P", folder]
+        words = fsx_words(Path(folder), cache)
         running = [
             subprocess.Popen(
                 [*words, "-N", str(operations), "-S", str(seed), str(point / f"file{seed}")],
@@ -173,6 +228,35 @@ def fsx(point: Path, cache: Cache, seeds: tuple[int, ...], operations: int) -> s
                 raise Failure(f"seed {seed}: {text[-2000:]}")
     without = f"; without {', '.join(FSX[cache])}" if FSX[cache] else ""
     return f"{operations} operations with each of the seeds {seeds}{without}"
+
+
+def all_fronts(point: Path, cache: Cache, examples: int) -> str:
+    """Run the state machine of files that every front reaches, for longer than a test does."""
+    with (
+        tempfile.TemporaryDirectory(prefix="engram-test-", dir=SHM) as folder,
+        engram.create(Path(folder) / "pool", size="1 GiB", force=True) as pool,
+    ):
+        prefix = preloaded.of(pool, Path(folder))
+        front_machine.run(pool, point, prefix, cache, examples)
+        problems = engram.verify(pool.path).problems
+    if problems:
+        raise Failure(f"the pool has problems: {problems}")
+    return f"{examples} examples by a mount, two programs and Python"
+
+
+def names(_: Path, processes: int, items: int) -> str:
+    """Have each of some processes make so many empty files in one folder, as mdtest does."""
+    with tempfile.TemporaryDirectory(prefix="engram-test-") as folder, prefix_of() as prefix:
+        program = Path(folder) / "names"
+        native.run("cc", *preloaded.OPTIONS, preloaded.PROGRAMS / "names.c", "-o", program)
+        words = (str(processes), str(items))
+        said = prefix.run(program, prefix.path, *words, patience=3600)
+    rates = {phase: float(rate) for phase, rate in map(str.split, said.splitlines())}
+    told = "; ".join(
+        f"{phase} {rate:,.0f}/s, {rate / (GEKKOFS[phase] / NODES):.1f} times a node of GekkoFS"
+        for phase, rate in rates.items()
+    )
+    return f"{processes} x {items:,} files: {told}"
 
 
 def appending(point: Path, cache: Cache, lines: int) -> str:
@@ -221,7 +305,9 @@ def on_mounts(
             step(f"fsx, cache {cache}", fsx, cache, both, operations)
 
 
-def under_preload(step: Steps, expected: dict[str, str], seeds: int, operations: int) -> None:
+def under_preload(
+    step: Steps, expected: dict[str, str], seeds: int, operations: int, items: int
+) -> None:
     """Run everything under preload."""
     if not preloaded.LIBRARY.exists():
         say(f"suites under preload are skipped: there is no {preloaded.LIBRARY}")
@@ -230,6 +316,19 @@ def under_preload(step: Steps, expected: dict[str, str], seeds: int, operations:
         step("pjdfstest, preloaded", pjdfstest_preloaded, expected)
     for seed in range(1, seeds, 2):
         step("fsx, preloaded", fsx_preloaded, seed, operations)
+    step("names, preloaded", names, PROCESSES, items)
+
+
+def by_both(step: Steps, operations: int, examples: int) -> None:
+    """Run what reaches one pool by a mount and under preload."""
+    if mounted.WHY_NOT or not preloaded.LIBRARY.exists():
+        why = mounted.WHY_NOT or f"there is no {preloaded.LIBRARY}"
+        say(f"suites by both fronts are skipped: {why}")
+        return
+    for cache in CACHES[1:]:
+        step(f"fsx by both fronts, cache {cache}", fsx_by_both, cache, 1, operations)
+        share = EXAMPLES[cache] * examples // 100
+        step(f"all fronts, cache {cache}", all_fronts, cache, max(share, 1))
 
 
 def main() -> int:
@@ -238,19 +337,25 @@ def main() -> int:
     parser.add_argument("--operations", type=int, default=OPERATIONS, help="of fsx, for each seed")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="of fsx")
     parser.add_argument("--lines", type=int, default=LINES, help="that are appended")
-    parser.add_argument("--only", choices=("mounts", "preload"), help="leave the other front out")
+    parser.add_argument("--items", type=int, default=ITEMS, help="names that each process makes")
+    parser.add_argument("--examples", type=int, default=100, help="of the state machine, percent")
+    parser.add_argument("--only", choices=("mounts", "preload", "both"), help="leave others out")
     given = parser.parse_args()
     mounted.clear()
     step = Steps()
-    if os.geteuid() == 0:
+    expected = {}
+    if given.only == "both":
+        pass
+    elif os.geteuid() == 0:
         expected = tmpfs()
     else:
-        expected = {}
         say("pjdfstest is skipped: it becomes other users, which takes root")
-    if given.only != "preload":
+    if given.only in {None, "mounts"}:
         on_mounts(step, expected, given.seeds, given.operations, given.lines)
-    if given.only != "mounts":
-        under_preload(step, expected, given.seeds, given.operations)
+    if given.only in {None, "preload"}:
+        under_preload(step, expected, given.seeds, given.operations, given.items)
+    if given.only in {None, "both"}:
+        by_both(step, given.operations, given.examples)
     return 1 if step.failed else 0
 
 
