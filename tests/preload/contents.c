@@ -1,11 +1,13 @@
 /* What descriptors refuse that are no files, or not to be written to, and what is copied within a
    file: below the folder that is given. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -71,5 +73,15 @@ int main(int count, char **given)
     copied("nothing, onto itself", file, file, 7, 7, 0);
     copied("to what is appended to", file, appended, 0, 0, 10);
     printf("%lld bytes\n", (long long)lseek(file, 0, SEEK_END));
+
+    mkdir("gone", 0755);
+    int gone = open("gone", O_RDONLY);
+    rmdir("gone");
+    DIR *stream = fdopendir(gone);
+    errno = 0;
+    printf("a removed folder: %s, %s\n", stream ? "opened" : strerrorname_np(errno),
+           stream && readdir(stream) ? "a member" : "no member");
+    say("error", -errno);
+    say("made there", openat(gone, "file", O_CREAT | O_WRONLY, 0644));
     return 0;
 }

@@ -13,6 +13,7 @@ use engram_fs::{Entry, Errno, NodeKind, Opened as FsOpened, Result};
 use libc::{DIR, dirent, off_t};
 
 use crate::calls::descriptors::refused;
+use crate::descriptions::What;
 use crate::descriptors::{self, Held};
 use crate::inside::{Inside, is_inside};
 use crate::places::{Failing, by_path, inside};
@@ -372,9 +373,12 @@ interpose! {
             return real!(fdopendir(fd: c_int) -> *mut DIR);
         };
         inside(|| {
-            // One that was opened by O_PATH has a stream, too, which cannot be read.
-            let stat = held.opened()?.fs.stat(held.description().node())?;
-            if stat.kind != NodeKind::Folder {
+            // One that was opened by O_PATH has a stream, too, which cannot be read; one that was
+            // removed has no members.
+            let node = held.description().node();
+            let is_folder = held.description().what() == What::Folder
+                || held.opened()?.fs.stat(node)?.kind == NodeKind::Folder;
+            if !is_folder {
                 return Err(refused(libc::ENOTDIR, "what is open is no folder"));
             }
             let (command, argument) = (libc::F_SETFD, c_long::from(libc::FD_CLOEXEC));
