@@ -39,7 +39,7 @@ SEEDS = 10
 OPERATIONS = 200_000
 LINES = 200_000
 EXAMPLES = {"none": 300, "shared": 10}
-"""Of the state machine, by cache: with one that keeps names each step of the mount is waited for."""
+"""Of the state machine, by cache. One that keeps names has each step of the mount waited for."""
 GEKKOFS, NODES = {"create": 46e6, "stat": 44e6, "remove": 22e6}, 512
 """Operations a second of so many nodes, as its authors measured: empty files in one folder."""
 PROCESSES, ITEMS = 4, 400_000
