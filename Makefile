@@ -47,7 +47,7 @@ upstream-suites: $(BIN)/.built ## Other projects' own tests of such as this, alo
 	$(call step,Running suites of other projects,$(BIN)/python -m pytest -q -n auto tests/upstream)
 
 POSIX_SUITES := target/tools/bin/pjdfstest target/tools/bin/fsx
-posix-suites: $(BIN)/.built $(BIN)/.native $(POSIX_SUITES) ## pjdfstest, fsx on a mount (8 minutes)
+posix-suites: $(BIN)/.built $(BIN)/.native $(POSIX_SUITES) ## pjdfstest, fsx, names (half an hour)
 	$(call step,Running suites of file systems on mounts,$(BIN)/python tests/posix/suites.py $(ARGS))
 
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)

@@ -42,7 +42,8 @@ PATIENCE = 5.0
 STEPS = 50
 HANDLES, MAPS = 12, 4
 KEEP, PUNCH = 1, 3
-STALE, EMPTY = {"no": "ESTALE"}, {"ok": []}
+STALE = {"no": "ESTALE"}
+EMPTY: dict[str, list[str]] = {"ok": []}
 LOCKING = {"lock", "hold"}
 
 NAMES = ("a", "b", "d")

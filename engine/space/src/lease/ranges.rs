@@ -94,8 +94,8 @@ impl RangeLocks {
         }
     }
 
-    /// Leaves what is locked to the children that were forked since the stand-in was opened: it goes
-    /// with the last of them.
+    /// Leaves what is locked to the children that were forked since the stand-in was opened. It
+    /// goes with the last of them.
     pub fn leave(&self) {
         self.left.store(true, Ordering::Relaxed);
     }

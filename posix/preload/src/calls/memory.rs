@@ -4,8 +4,8 @@
 //! all who map the file, read it or write it see the same bytes. A private map that is only read is
 //! made so, too; one that may be written to gets a copy. What lies behind the file's last page is
 //! mapped to nothing, and touching it is `SIGBUS`, as of any file. A map that may be written to has
-//! space for all of the file first: without, `mmap` fails with `ENOSPC`. A shared map for reading has
-//! its own range filled, too, where there is room: what others write into a hole is seen there.
+//! space for all of the file first: without, `mmap` fails with `ENOSPC`. A shared map for reading
+//! has its own range filled, too, where there is room: what others write into a hole is seen there.
 //!
 //! *Limits*: a file that grows behind a map is not seen there until it is mapped again. An array or
 //! a blob as it was put whose memory begins within a page is copied for a private map, and refused
