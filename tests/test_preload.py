@@ -35,7 +35,7 @@ def test_descriptors_refuse_what_the_kernels_do(
 
 
 def test_locks_end_where_the_kernels_do(once: native.Once, pool: engram.Pool, home: Path) -> None:
-    preloaded.same(once, pool, home, "locks")
+    preloaded.same(once, pool, home, "lock_ends")
 
 
 @needs_root

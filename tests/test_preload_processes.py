@@ -183,6 +183,20 @@ def test_what_the_dead_had_is_found_again(
     assert done == "offset 0, and 0 more\n(0)\n"
 
 
+def test_locks_go_with_descriptors_and_processes(tmp_path: Path, pool: Path, plain: Path) -> None:
+    """A lock that nobody has a descriptor of any more keeps nobody out, whoever was killed."""
+    program = compiled("locks.c", tmp_path)
+    expected = said([program, plain])
+    assert expected.count("locked\n") > 20
+    assert said([program, PREFIX], preloaded(pool)) == expected
+
+
+def test_who_was_killed_amid_a_write_keeps_nobody_waiting(tmp_path: Path, pool: Path) -> None:
+    """A parent writes by the offset that it shared, and asks for its dead child after that."""
+    program = compiled("killed_amid.c", tmp_path)
+    assert said([program, PREFIX, "100"], preloaded(pool)) == "offset 9, xxxparent\n(0)\n"
+
+
 def test_a_terminal_of_its_own(pool: Path) -> None:
     """A child in a terminal has its parent's files, and the terminal in place of one of them."""
     script = (

@@ -1,97 +1,190 @@
-/* When locks of a file end: by which of its descriptors that are closed, and with which process. */
+/* Locks of files, and when they go: run once in a folder of the kernel's and once in one of a pool,
+ * and says the same. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *path = "locked";
+enum { PROCESS, OPEN, WHOLE };
+static const char *const means[] = {"fcntl", "ofd", "flock"};
+static char path[4200];
 
-/* Whether another process gets a lock of either kind. */
-static const char *others_get(int whole)
-{
-    int status = 0;
-    fflush(stdout);
-    if (fork() == 0) {
-        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10};
-        int fd = open(path, O_RDWR);
-        int got = whole ? flock(fd, LOCK_EX | LOCK_NB) : fcntl(fd, F_SETLK, &lock);
-        _exit(got == 0 ? 0 : errno);
-    }
-    wait(&status);
-    return WEXITSTATUS(status) == 0 ? "free" : strerrorname_np(WEXITSTATUS(status));
+static int opened(void) {
+	return open(path, O_RDWR | O_CREAT, 0600);
 }
 
-static int opened_and_locked(int whole)
-{
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10};
-    int fd = open(path, O_RDWR | O_CREAT, 0644);
-    int got = whole ? flock(fd, LOCK_EX | LOCK_NB) : fcntl(fd, F_SETLK, &lock);
-    printf("locked %d, others: %s\n", got, others_get(whole));
-    return fd;
+static int locked(int fd, int by) {
+	struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	if (by == WHOLE)
+		return flock(fd, LOCK_EX | LOCK_NB);
+	return fcntl(fd, by == PROCESS ? F_SETLK : F_OFD_SETLK, &all);
 }
 
-static void ends(int whole)
-{
-    printf("%s\n", whole ? "flock" : "fcntl");
-    close(opened_and_locked(whole));
-    printf("closed: %s\n", others_get(whole));
-
-    int fd = opened_and_locked(whole), copy = dup(fd);
-    close(fd);
-    printf("one of two copies closed: %s\n", others_get(whole));
-    close(copy);
-    printf("both closed: %s\n", others_get(whole));
-
-    fd = opened_and_locked(whole);
-    close(open(path, O_RDONLY));
-    printf("another description closed: %s\n", others_get(whole));
-    close(open(path, O_PATH));
-    dup2(open("other", O_RDWR | O_CREAT, 0644), fd);
-    printf("another file at its number: %s\n", others_get(whole));
-    close(fd);
-
-    FILE *stream = fdopen(opened_and_locked(whole), "r+");
-    fclose(stream);
-    printf("closed as a stream: %s\n", others_get(whole));
-
-    fd = opened_and_locked(whole);
-    close_range(fd, fd, 0);
-    printf("closed as a range: %s\n", others_get(whole));
+/* Another program: another process, and another description. */
+static void other(const char *what, int by) {
+	pid_t pid = fork();
+	int status;
+	if (pid == 0)
+		_exit(locked(opened(), by) == 0 ? 0 : errno == EAGAIN || errno == EACCES ? 1 : errno);
+	waitpid(pid, &status, 0);
+	status = WEXITSTATUS(status);
+	printf("%s, %s: %s\n", means[by], what, !status ? "free" : status == 1 ? "locked" : strerror(status));
+	fflush(stdout);
 }
 
-/* A child that has inherited a lock, or nothing of it, goes on while its parent closes. */
-static void inherited(int whole)
-{
-    int said[2];
-    char byte;
-    int fd = opened_and_locked(whole);
-    if (pipe(said) != 0)
-        return;
-    fflush(stdout);
-    if (fork() == 0) {
-        close(said[1]);
-        read(said[0], &byte, 1);
-        _exit(0);
-    }
-    close(said[0]);
-    close(fd);
-    printf("closed, and a child has it open: %s\n", others_get(whole));
-    close(said[1]);
-    wait(NULL);
-    printf("the child has ended: %s\n", others_get(whole));
+/* A child that goes on until it is told to do the next thing, and to end. */
+struct child {
+	pid_t pid;
+	int tell, told;
+};
+
+static struct child child_that(void (*first)(int), int fd) {
+	int down[2], up[2];
+	char word;
+	pipe(down);
+	pipe(up);
+	struct child child = {fork(), down[1], up[0]};
+	if (child.pid == 0) {
+		close(down[1]);
+		close(up[0]);
+		write(up[1], "", 1);
+		while (read(down[0], &word, 1) == 1 && word == '+') {
+			first(fd);
+			write(up[1], "", 1);
+		}
+		_exit(0);
+	}
+	close(down[0]);
+	close(up[1]);
+	read(child.told, &word, 1);
+	return child;
 }
 
-int main(int count, char **given)
-{
-    if (count < 2 || chdir(given[1]) != 0)
-        return 2;
-    for (int whole = 0; whole < 2; whole++) {
-        ends(whole);
-        inherited(whole);
-    }
-    return 0;
+static void go_on(struct child *child) {
+	char word;
+	write(child->tell, "+", 1);
+	read(child->told, &word, 1);
+}
+
+static void end(struct child *child) {
+	write(child->tell, "-", 1);
+	waitpid(child->pid, NULL, 0);
+	close(child->tell);
+	close(child->told);
+}
+
+static void lets_go(int fd) {
+	close(fd);
+}
+
+static void unlocks(int fd) {
+	flock(fd, LOCK_UN);
+}
+
+static void descriptors(int by) {
+	int fd = opened(), more, null = open("/dev/null", O_RDWR);
+	printf("%s: %d\n", means[by], locked(fd, by));
+	other("taken", by);
+	more = dup(fd);
+	close(more);
+	other("a copy is closed", by);
+	locked(fd, by);
+	close(opened());
+	other("the file was opened and closed", by);
+	locked(fd, by);
+	more = dup(fd);
+	close(fd);
+	other("a copy is left", by);
+	close(more);
+	other("none is left", by);
+	fd = opened();
+	locked(fd, by);
+	dup2(fd, fd);
+	other("copied onto itself", by);
+	dup2(null, fd);
+	other("something else has its number", by);
+	close(fd);
+	fd = opened();
+	locked(fd, by);
+	close_range(fd, fd, 0);
+	other("a range was closed", by);
+	close(null);
+}
+
+static void children(int by) {
+	int fd = opened();
+	locked(fd, by);
+	struct child child = child_that(lets_go, fd);
+	other("a child was forked", by);
+	close(fd);
+	other("its parent has closed it", by);
+	go_on(&child);
+	other("the child has, too", by);
+	end(&child);
+
+	fd = opened();
+	locked(fd, by);
+	child = child_that(lets_go, fd);
+	go_on(&child);
+	other("a child has closed it", by);
+	end(&child);
+	other("and has ended", by);
+	close(fd);
+	other("its parent has closed it after that", by);
+}
+
+/* Whoever has the lock is killed, and has a child. */
+static void the_killed(int by) {
+	int up[2], fd;
+	pid_t grandchild;
+	pipe(up);
+	pid_t pid = fork();
+	if (pid == 0) {
+		fd = opened();
+		locked(fd, by);
+		grandchild = fork();
+		if (grandchild == 0) {
+			grandchild = getpid();
+			write(up[1], &grandchild, sizeof grandchild);
+			for (;;)
+				pause();
+		}
+		for (;;)
+			pause();
+	}
+	read(up[0], &grandchild, sizeof grandchild);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	other("killed, with a child that goes on", by);
+	kill(grandchild, SIGKILL);
+	while (kill(grandchild, 0) == 0 && waitpid(grandchild, NULL, WNOHANG) >= 0)
+		usleep(1000);
+	usleep(20000);
+	other("the child, too", by);
+	close(up[0]);
+	close(up[1]);
+}
+
+int main(int argc, char **argv) {
+	if (argc < 2)
+		return 2;
+	for (int by = PROCESS; by <= WHOLE; by++) {
+		snprintf(path, sizeof path, "%s/%s", argv[1], means[by]);
+		descriptors(by);
+		children(by);
+		the_killed(by);
+	}
+	int fd = opened();
+	locked(fd, WHOLE);
+	struct child child = child_that(unlocks, fd);
+	go_on(&child);
+	other("a child has unlocked it", WHOLE);
+	end(&child);
+	return 0;
 }

@@ -309,11 +309,7 @@ impl Handle {
         self.take_space(from, |_, size| Ok(size.saturating_sub(from).min(len)))
     }
 
-    fn take_space(
-        &self,
-        from: u64,
-        len: impl FnOnce(&File, u64) -> Result<u64>,
-    ) -> Result<()> {
+    fn take_space(&self, from: u64, len: impl FnOnce(&File, u64) -> Result<u64>) -> Result<()> {
         let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
         let handle = self.core.fs.open(self.core.ino, flags)?;
         let file = handle.core.file()?;

@@ -60,7 +60,7 @@ pub use errno::{Errno, Result};
 pub use folder::{Entry, Folder};
 pub use fs::{Clash, Fs, Ino, Maker, Options, ROOT, Statfs, now};
 pub use handle::{Handle, OpenFlags, Whence};
-pub use locks::{ByteRange, Locks, Taker};
+pub use locks::{ByteRange, Forking, Locks, Taker};
 pub use stat::{NodeKind, Stat};
 pub use trace::Tracer;
 pub use walk::{Answer, At, Beyond, Leaves, Unanswered, Walked};

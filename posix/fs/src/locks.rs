@@ -6,7 +6,7 @@
 //! in another one, in Python. `flock` locks all of a file, as on NFS: it meets `fcntl`'s locks.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engram::{File, LockMode, LockedRange, RangeLocks};
 
@@ -77,6 +77,16 @@ fn ranges_of(file: &File) -> Result<RangeLocks> {
     file.range_locks().map_err(|error| Errno::new(libc::ENOLCK, error.message()))
 }
 
+/// The locks of a process that forks, until this is dropped on both sides.
+pub struct Forking<'l>(MutexGuard<'l, HashMap<(Ino, u64), Held>>);
+
+impl Forking<'_> {
+    /// In the child, which has its parent's locks but for those that are of these owners.
+    pub fn drop_of(mut self, is_parents: impl Fn(u64) -> bool) {
+        self.0.retain(|(_, owner), _| !is_parents(*owner));
+    }
+}
+
 impl Default for Locks {
     fn default() -> Self {
         Locks { held: Mutex::default(), most: descriptors().unwrap_or(1024) / 2 }
@@ -84,7 +94,7 @@ impl Default for Locks {
 }
 
 impl Locks {
-    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<(Ino, u64), Held>> {
+    fn held(&self) -> MutexGuard<'_, HashMap<(Ino, u64), Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,10 +176,7 @@ impl Locks {
     /// An owner has closed a descriptor of a file: its locks go, as POSIX says.
     pub fn closed(&self, ino: Ino, owner: u64) {
         let gone = self.held().remove(&(ino, owner));
-        if let Some(gone) = gone {
-            // A child that was forked meanwhile has the kernel's lock, too: it goes all the same.
-            let _ = gone.ranges.unlock(ALL.from, ALL.len);
-        }
+        drop(gone);
     }
 
     /// The last descriptor of a description has been closed.
@@ -177,12 +184,9 @@ impl Locks {
         drop(self.taken_out(ino, description));
     }
 
-    /// The last descriptor that this process has of a description has been closed, and a child that
-    /// it has forked has others: what is locked stays with them.
+    /// The same, but a process that was forked has the description, too, and its locks with it.
     pub fn left(&self, ino: Ino, description: u64) {
-        for held in self.taken_out(ino, description) {
-            held.ranges.leave();
-        }
+        self.taken_out(ino, description).iter().for_each(|held| held.ranges.leave());
     }
 
     fn taken_out(&self, ino: Ino, description: u64) -> Vec<Held> {
@@ -199,6 +203,11 @@ impl Locks {
             gone.extend(keys.into_iter().filter_map(|key| held.remove(&key)));
         }
         gone
+    }
+
+    /// Before a fork: no other thread is amid a change of them, which the child would wait for.
+    pub fn before_fork(&self) -> Forking<'_> {
+        Forking(self.held())
     }
 }
 

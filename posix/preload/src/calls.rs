@@ -15,7 +15,7 @@ mod forks;
 mod fts;
 mod libraries;
 mod listed;
-mod locks;
+pub mod locks;
 pub mod memory;
 mod metadata;
 mod names;

@@ -416,14 +416,14 @@ impl Description {
         self.flags.store(flags as u32, Ordering::Relaxed);
     }
 
+    /// Whether no other process has it.
+    pub fn is_of_one(&self) -> bool {
+        self.holders.load(Ordering::Acquire) <= 1
+    }
+
     /// How often it was used again.
     pub fn generation(&self) -> u32 {
         self.generation.load(Ordering::Relaxed)
-    }
-
-    /// Whether another process has it, too.
-    pub fn is_shared(&self) -> bool {
-        self.holders.load(Ordering::Acquire) > 1
     }
 
     /// Takes its lock.
@@ -450,9 +450,10 @@ impl Description {
     }
 }
 
-/// Whether no thread of this number is there any more.
+/// Whether no thread of this number goes on: one that was killed is there until its parent has
+/// asked for it, and that may be who waits.
 fn is_gone(thread: u32) -> bool {
-    !std::fs::exists(format!("/proc/{thread}/stat")).unwrap_or(true)
+    start_of(thread).is_none()
 }
 
 impl Offset<'_> {

@@ -24,8 +24,9 @@ use std::io::{Read, Seek};
 use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use engram_fs::{Asked, Errno, Folder, Handle, Ino, Locks, OpenFlags, Opened as FsOpened, Result};
+use engram_fs::{Asked, Errno, Folder, Handle, Ino, OpenFlags, Opened as FsOpened, Result};
 
+use crate::calls::locks;
 use crate::descriptions::{self, DESCRIPTIONS, Description, Shared, What};
 use crate::inside::Inside;
 use crate::process::Spin;
@@ -141,18 +142,6 @@ impl Held {
         }
     }
 
-    /// Ends locks of the file. Those that a signal handler closes amid a call stay: that call may
-    /// hold what the handler would wait for.
-    fn end_locks(&self, end: impl FnOnce(&Locks, Ino)) {
-        let description = self.description();
-        let opened = self.tree().and_then(Tree::opened);
-        if let Some(opened) = opened.filter(|_| description.what() == What::File)
-            && let Some(_inside) = Inside::enter()
-        {
-            end(&opened.locks, description.node());
-        }
-    }
-
     /// What it is here. The thread is inside.
     pub fn body(&self) -> Result<&Body> {
         let place = &PLACES[self.number];
@@ -218,10 +207,8 @@ impl Drop for Held {
     fn drop(&mut self) {
         let place = &PLACES[self.number];
         if place.users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let shared = self.description().is_shared();
-            let end = if shared { Locks::left } else { Locks::released };
-            self.end_locks(|locks, node| end(locks, node, self.number as u64));
             let _inside = Inside::nested();
+            locks::given_up(self, self.description().is_of_one());
             // SAFETY: nobody has it: from zero users there is no way back but a new description.
             let body = unsafe { (*place.body.get()).take() };
             drop(body);
@@ -291,9 +278,7 @@ fn give_back(number: u32) {
     if !matches!(number, 0 | HIDDEN)
         && let Some(shared) = descriptions::there()
     {
-        let held = Held { number: number as usize - 1, shared };
-        // As POSIX says, that ends what the process has locked of the file, whatever else is open.
-        held.end_locks(|locks, node| locks.closed(node, u64::from(std::process::id())));
+        locks::closed(&Held { number: number as usize - 1, shared });
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int, c_long};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use engram_fs::{Caller, Ino};
+use engram_fs::{Caller, Forking, Ino};
 
 use crate::inside::Inside;
 use crate::real::{errno, real, set_errno};
@@ -278,7 +278,11 @@ pub fn fork_by(begin: impl FnOnce() -> c_int) -> c_int {
         pid
     });
     let why = errno();
-    leave_fork();
+    if pid == 0 {
+        leave_fork_in_child();
+    } else {
+        leave_fork();
+    }
     set_errno(why);
     pid
 }
@@ -306,6 +310,8 @@ extern "C" fn in_child() {
 thread_local! {
     /// The thread that forks is inside: the engine opens files, too, for the child.
     static FORKING: Cell<Option<Inside>> = const { Cell::new(None) };
+    /// The locks of files, of which none is taken or let go of meanwhile.
+    static LOCKS: Cell<Vec<Forking<'static>>> = const { Cell::new(Vec::new()) };
 }
 
 /// Before what the engine does for the child. Whoever opens a pool meanwhile would wait for that.
@@ -313,10 +319,20 @@ extern "C" fn enter_fork() {
     FORKING.set(Some(Inside::nested()));
     crate::streams::before_fork();
     trees::all().iter().for_each(Tree::hold);
+    let opened = trees::all().iter().filter_map(Tree::opened);
+    LOCKS.set(opened.map(|opened| opened.locks.before_fork()).collect());
+}
+
+/// After it, in the child: it has none of what its parent has locked as a process.
+extern "C" fn leave_fork_in_child() {
+    let locks = LOCKS.take();
+    locks.into_iter().for_each(|locks| locks.drop_of(crate::calls::locks::is_a_process));
+    leave_fork();
 }
 
 /// After it, on both sides.
 extern "C" fn leave_fork() {
+    drop(LOCKS.take());
     trees::all().iter().for_each(Tree::resume);
     crate::streams::after_fork();
     drop(FORKING.take());
@@ -335,7 +351,9 @@ extern "C" fn begin() {
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
     let _ = engram::watch_forks();
     // SAFETY: as above.
-    unsafe { libc::pthread_atfork(Some(enter_fork), Some(leave_fork), Some(leave_fork)) };
+    unsafe {
+        libc::pthread_atfork(Some(enter_fork), Some(leave_fork), Some(leave_fork_in_child));
+    }
     crate::traced::begin();
     crate::handing::take_over();
     crate::streams::standard::begin();

@@ -41,8 +41,8 @@ pub struct RangeLocks {
     /// `None`: the stand-in has no name.
     path: Option<PathBuf>,
     forks: u64,
-    /// Whether somebody else who has the description keeps what is locked.
-    left: AtomicBool,
+    /// Whether another process goes on with them.
+    is_left: AtomicBool,
 }
 
 impl RangeLocks {
@@ -62,8 +62,7 @@ impl RangeLocks {
                 }
             }
         }
-        let locks =
-            RangeLocks { file, path: Some(path), forks: forks(), left: AtomicBool::new(false) };
+        let locks = RangeLocks::of(file, Some(path));
         Ok(locks.is_linked().then_some(locks))
     }
 
@@ -73,7 +72,17 @@ impl RangeLocks {
         let path = format!("/proc/self/fd/{}", own.as_raw_fd());
         let file = File::options().read(true).write(true).open(path);
         let file = file.map_err(|e| Error::os("opening a file to lock ranges of", &e))?;
-        Ok(RangeLocks { file, path: None, forks: forks(), left: AtomicBool::new(false) })
+        Ok(RangeLocks::of(file, None))
+    }
+
+    fn of(file: File, path: Option<PathBuf>) -> RangeLocks {
+        RangeLocks { file, path, forks: forks(), is_left: AtomicBool::new(false) }
+    }
+
+    /// Leaves the locks to a forked process that has the taker's descriptor, too: dropping this
+    /// closes it alone.
+    pub fn leave(&self) {
+        self.is_left.store(true, Ordering::Relaxed);
     }
 
     /// Locks a range, or changes how it is locked; `false` if others have some of it. A length of 0
@@ -92,12 +101,6 @@ impl RangeLocks {
             Ok(_) => Ok(()),
             Err(e) => Err(Error::os("unlocking a range of a file", &e)),
         }
-    }
-
-    /// Leaves what is locked to the children that were forked since the stand-in was opened. It
-    /// goes with the last of them.
-    pub fn leave(&self) {
-        self.left.store(true, Ordering::Relaxed);
     }
 
     /// What another taker has locked that is in the way of such a lock, if anything is.
@@ -145,7 +148,7 @@ impl RangeLocks {
 impl Drop for RangeLocks {
     fn drop(&mut self) {
         // A child's descriptor is the parent's: it closes, and takes nothing from the parent.
-        if self.forks != forks() || *self.left.get_mut() {
+        if self.forks != forks() || self.is_left.load(Ordering::Relaxed) {
             return;
         }
         // By name, for a child may have the descriptor still.

@@ -2,6 +2,13 @@
 //!
 //! The file system has them by owner: of `fcntl`'s the process, of the others the description
 //! ([`engram_fs::Locks`]).
+//!
+//! A lock of the process goes with any descriptor of the file that it closes; a child has none of
+//! its parent's. One of the description goes with its last descriptor, in whichever process: those
+//! that were forked since it was taken have it, too.
+//!
+//! *Limit*: what a program becomes by `exec` has none of its locks, and of a description that two
+//! processes share already, each takes a lock for itself.
 
 use std::ffi::{c_int, c_long, c_short};
 use std::time::Duration;
@@ -12,18 +19,47 @@ use libc::off_t;
 use crate::calls::descriptors::refused;
 use crate::descriptors::{self, Held};
 use crate::handlers;
-use crate::inside::is_inside;
+use crate::inside::{Inside, is_inside};
 use crate::places::inside;
 use crate::real::{interpose, real, set_errno};
+use crate::trees::Tree;
 
 /// Between two looks whether a lock has come free.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
+/// From here on owners are descriptions; below, processes.
+const DESCRIPTIONS: u64 = 1 << 40;
+
 /// Whose a lock is: the process's, or the description's.
 fn taker(held: &Held, by_process: bool) -> Taker {
     let description = held.number() as u64;
-    let owner = if by_process { u64::from(std::process::id()) } else { 1 << 40 | description };
+    let owner = if by_process { u64::from(std::process::id()) } else { DESCRIPTIONS | description };
     Taker { owner, description }
+}
+
+/// Whether locks are a process's, and no child has them.
+pub fn is_a_process(owner: u64) -> bool {
+    owner < DESCRIPTIONS
+}
+
+/// A descriptor was closed: what the process has locked of the file goes.
+pub fn closed(held: &Held) {
+    if let Some(opened) = held.tree().and_then(Tree::opened) {
+        let _inside = Inside::nested();
+        opened.locks.closed(held.description().node(), taker(held, true).owner);
+    }
+}
+
+/// The last descriptor of this process was closed; another process may have the description. The
+/// thread is inside.
+pub fn given_up(held: &Held, is_last: bool) {
+    let Some(opened) = held.tree().and_then(Tree::opened) else { return };
+    let (node, number) = (held.description().node(), held.number() as u64);
+    if is_last {
+        opened.locks.released(node, number);
+    } else {
+        opened.locks.left(node, number);
+    }
 }
 
 /// The range that a program's `flock` names.
