@@ -2,7 +2,9 @@
 
 use super::common::{Fixture, alone, attach, fork, sound};
 use super::{all, created, make, make_open, make_with};
-use engram::{Clash, Kind, Member, Mode, Named, NamesSeen, NewObject, Placement, Realm, Seek};
+use engram::{
+    Clash, Kind, Member, Mode, Named, NamesSeen, NewObject, Placement, Realm, Scope, Seek,
+};
 
 #[test]
 fn a_file_has_many_names_and_goes_with_the_last() {
@@ -297,6 +299,26 @@ fn an_open_file_lives_on_without_a_name_and_its_space_comes_back() {
     drop((realm, fixture.pool));
     let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
     assert_eq!(realm.count(realm.root()), Ok(0));
+}
+
+#[test]
+fn an_open_file_without_a_name_is_opened_again_whichever_realms_there_are() {
+    let fixture = Fixture::new(64 << 20);
+    let realm = fixture.realm();
+    let all_realms = fixture.pool.namespace("default").unwrap();
+    make_with(&realm, "own", b"moves");
+    all_realms.transfer(realm.root(), "own", &[Scope::Shared], Scope::Private).unwrap();
+    let oid = make_with(&realm, "file", b"bytes");
+    let file = all_realms.open_file(oid, true).unwrap();
+    realm.unlink(realm.root(), "file").unwrap();
+    for write in [true, false] {
+        let again = all_realms.open_file(oid, write).unwrap();
+        assert_eq!(all(&again), b"bytes");
+    }
+    drop(file);
+    let gone = all_realms.open_file(oid, false).err().map(|error| error.kind());
+    assert_eq!(gone, Some(Kind::NotFound));
+    sound(&fixture.path);
 }
 
 #[test]

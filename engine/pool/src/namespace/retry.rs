@@ -170,8 +170,9 @@ pub(super) fn with_owning_realm<T>(
                     match home {
                         // Found there, and gone since: it has moved.
                         Some(at) => operation(&realms[at], &realms).map_err(Error::gone_is_moved),
-                        // No realm has it: any of them says so as well as another.
-                        None => match realms.first() {
+                        // No realm has it by a name. If none has it open, any of them says so as
+                        // well as another.
+                        None => match realms.get(orphaned_in(namespace, member, &realms)?) {
                             Some(realm) => operation(realm, &realms).map_err(missed),
                             None => {
                                 fail!(
@@ -209,6 +210,12 @@ fn owning_realm(
         }
         tree.home(member)
     })
+}
+
+/// Which of these realms has an object that is open and has no name any more; the first, if none.
+#[cold]
+fn orphaned_in(namespace: &Namespace, member: Member, realms: &[Realm]) -> Result<usize> {
+    Ok(namespace.look(realms, |tree| tree.home_of_orphan(member))?.unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -105,6 +105,17 @@ impl<'t, 'r> Tree<'t, 'r> {
         Ok(None)
     }
 
+    /// The realm of an object that has no name any more, and is open.
+    pub(super) fn home_of_orphan(&mut self, member: Member) -> Result<Option<usize>> {
+        let Member::Object(oid) = member else { return Ok(None) };
+        for at in 0..self.rows.len() {
+            if self.rows[at].has(Table::Orphans, &id_key(oid))? {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether the row of a realm that leads to a member says where that is.
     pub(super) fn counts(&mut self, at: usize, member: Member) -> Result<bool> {
         Ok(self.home(member)? == Some(at))
