@@ -38,8 +38,8 @@ static int touched(char *at)
 }
 
 /* A map shows what is written to the file, and the file what is written to the map, however small
-   it is and whoever writes. */
-static void small_files(const char *folder)
+   it is and whoever writes; also after its last name has gone. */
+static void small_files(const char *folder, int nameless)
 {
     static const size_t sizes[] = {1, 600, 1024, 1025, PAGE};
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
@@ -48,6 +48,8 @@ static void small_files(const char *folder)
         if (ftruncate(fd, sizes[n]) != 0)
             return;
         int reads = open(path, O_RDONLY);
+        if (nameless)
+            unlink(path);
         char *seen = map(sizes[n], PROT_READ, MAP_SHARED, reads, 0);
         char *at = map(sizes[n], PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (!seen || !at)
@@ -114,6 +116,7 @@ int main(int count, char **words)
     char *small = map(PAGE, PROT_READ, MAP_SHARED, reads, 0);
     printf("small %s\n", small);
     printf("mprotect %d %s\n", mprotect(small, PAGE, PROT_READ | PROT_WRITE), strerror(errno));
-    small_files(words[1]);
+    small_files(words[1], 0);
+    small_files(words[1], 1);
     return 0;
 }

@@ -285,7 +285,13 @@ impl Handle {
         file.clear_end()?;
         let shown = match file.view(write)? {
             Some(shown) => shown,
-            None => self.core.fs.namespace().view(self.core.ino, write).map_err(gone_is_stale)?,
+            None => match self.core.fs.namespace().view(self.core.ino, write) {
+                // By its number only what has a name is found.
+                Err(error) if error.kind() == Kind::NotFound && file.is_orphan()? => {
+                    return Ok(None);
+                }
+                shown => shown.map_err(gone_is_stale)?,
+            },
         };
         Ok(match shown {
             Payload::Extent(view) => Some(view),
