@@ -38,6 +38,12 @@ def test_locks_end_where_the_kernels_do(once: native.Once, pool: engram.Pool, ho
     preloaded.same(once, pool, home, "lock_ends")
 
 
+def test_what_is_cut_while_it_is_mapped_is_behind_the_end(
+    once: native.Once, pool: engram.Pool, home: Path
+) -> None:
+    preloaded.same(once, pool, home, "maps_cut")
+
+
 @needs_root
 def test_a_program_may_what_its_user_may(once: native.Once, pool: engram.Pool, home: Path) -> None:
     home.chmod(0o755)

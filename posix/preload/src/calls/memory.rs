@@ -166,7 +166,7 @@ fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>
     let whole = pages(wanted.size);
     let size = handle.stat()?.size;
     let there = size.saturating_sub(wanted.offset).min(wanted.size as u64);
-    let there = pages(there as usize);
+    let mut there = pages(there as usize);
     let mut kept = None;
     if there > 0 {
         // A file within a page is not moved for those who read it alone.
@@ -181,10 +181,13 @@ fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>
             Some(view) => {
                 // The file may have been cut since its size was asked for.
                 let of_view = pages(view.len()).saturating_sub(wanted.offset as usize);
-                let len = there.min(of_view) as u64;
-                // SAFETY: the addresses were taken for this, and the list keeps the view.
-                unsafe { view.map_again(wanted.offset, len, to, wanted.protection) }?;
-                kept = Some(Arc::new(view));
+                there = there.min(of_view);
+                if there > 0 {
+                    let len = there as u64;
+                    // SAFETY: the addresses were taken for this, and the list keeps the view.
+                    unsafe { view.map_again(wanted.offset, len, to, wanted.protection) }?;
+                    kept = Some(Arc::new(view));
+                }
             }
             None if may_write => {
                 return Err(refused(
