@@ -325,8 +325,9 @@ extern "C" fn enter_fork() {
 
 /// After it, in the child: it has none of what its parent has locked as a process.
 extern "C" fn leave_fork_in_child() {
-    let locks = LOCKS.take();
-    locks.into_iter().for_each(|locks| locks.drop_of(crate::calls::locks::is_a_process));
+    for locks in LOCKS.take() {
+        locks.drop_of(crate::calls::locks::is_a_process);
+    }
     leave_fork();
 }
 
