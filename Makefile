@@ -96,8 +96,10 @@ test-pmem: $(BIN)/.built ## Tests on persistent memory, in a virtual machine, an
 
 KILLS ?= 4000
 crash: $(BIN)/.built ## Kill -9 anywhere, then look (10-20 minutes; KILLS=4000 SEED=...)
-	$(call step,Killing writers and readers,cargo run --quiet --profile test \
-		-p engram-crash -- $(KILLS))
+	$(call step,Building the library that programs preload,cargo build --quiet --profile test \
+		-p engram-preload --features faults)
+	$(call step,Killing writers$(COMMA) readers and preloaded programs,cargo run --quiet \
+		--profile test -p engram-crash -- $(KILLS))
 	$(call step,Killing who moves and publishes,ENGRAM_CRASH_ROUNDS=4 cargo test --quiet \
 		-p engram-store --features faults --test moves transfer_kill::)
 	$(call step,Killing imports,ENGRAM_CRASH_ROUNDS=60 $(BIN)/python -m pytest -q -s \

@@ -12,8 +12,12 @@ use crate::operation::{Operation, Outcome};
 
 /// Workers that the controller forks.
 pub const WRITERS: usize = 3;
-/// Slots of workers that write: each writer's own, and one for a child of each.
-pub const WRITING: usize = 2 * WRITERS;
+/// The first slot of a program: a worker that reaches the pool by libc's calls alone.
+pub const FIRST_PROGRAM: usize = 2 * WRITERS;
+/// Programs that the controller starts.
+pub const PROGRAMS: usize = 2;
+/// Slots of workers that write: those of writers, of a child of each, of programs, of theirs.
+pub const WRITING: usize = FIRST_PROGRAM + 2 * PROGRAMS;
 /// Processes that read.
 pub const READERS: usize = 2;
 /// The slot of the reader that is a stranger to the namespace, where this is root's campaign.
@@ -24,8 +28,29 @@ pub const SLOTS: usize = WRITING + READERS;
 pub const LOG: usize = 1 << 14;
 /// How many objects are locked.
 pub const LOCKS: usize = 2;
+/// How many files are locked.
+pub const FILE_LOCKS: usize = 3;
 /// How many steps there may be.
 pub const STEPS: usize = 512;
+
+/// Whether a slot is for a program, or for a program's child.
+pub fn is_program(slot: usize) -> bool {
+    (FIRST_PROGRAM..WRITING).contains(&slot)
+}
+
+/// The slot for the child of a worker, if it may have one.
+pub fn child_of(slot: usize) -> Option<usize> {
+    match slot {
+        0..WRITERS => Some(slot + WRITERS),
+        FIRST_PROGRAM.. if slot < FIRST_PROGRAM + PROGRAMS => Some(slot + PROGRAMS),
+        _ => None,
+    }
+}
+
+/// Whether a slot is for a worker's child.
+pub fn is_child(slot: usize) -> bool {
+    slot < WRITING && child_of(slot).is_none()
+}
 
 /// What a worker does at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +111,10 @@ pub struct Board {
     pub pause: AtomicU32,
     /// How often each step was passed.
     pub passed: [AtomicU64; STEPS],
+    /// How often the preloaded library's engine passed it, in programs.
+    pub passed_by_programs: [AtomicU64; STEPS],
+    /// Who has each file's lock, or had it last: a number of its own.
+    pub file_locks: [AtomicU64; FILE_LOCKS],
     /// Who has each lock for writing, or had it last: a number of its own.
     pub locks: [AtomicU64; LOCKS],
     /// One for each worker.

@@ -1,12 +1,12 @@
 //! The campaign: who is killed, when and where, and the table at the end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use engram::faults::ALL;
 
-use crate::board::{STEPS, Trap, WRITERS, WRITING};
+use crate::board::{FIRST_PROGRAM, PROGRAMS, STEPS, Trap, WRITERS, WRITING, is_program};
 use crate::crew::{Crew, Fault};
 use crate::data::Random;
 use crate::machine::{adopt_orphans, rest};
@@ -76,6 +76,12 @@ pub struct Outcome {
     pub at_step: Vec<u64>,
     /// Deaths of processes that stood still at each step, with all their locks.
     pub held: Vec<u64>,
+    /// Deaths of programs at each step.
+    pub programs_at_step: Vec<u64>,
+    /// Deaths of programs, wherever.
+    pub programs: u64,
+    /// How often programs passed each step.
+    pub passed_by_programs: Vec<u64>,
     /// Deaths at any instant, of one process.
     pub alone: u64,
     /// Deaths at one instant with others.
@@ -103,7 +109,8 @@ pub struct Outcome {
 impl Outcome {
     /// All kills.
     pub fn kills(&self) -> u64 {
-        self.alone + self.together + self.at_step.iter().chain(&self.held).sum::<u64>()
+        let at_steps = self.at_step.iter().chain(&self.held).chain(&self.programs_at_step);
+        self.alone + self.together + at_steps.sum::<u64>()
     }
 }
 
@@ -114,7 +121,9 @@ struct Campaign {
     plan: Plan,
     at_step: Vec<u64>,
     held: Vec<u64>,
+    programs_at_step: Vec<u64>,
     missed: Vec<u64>,
+    missed_by_programs: Vec<u64>,
     alone: u64,
     together: u64,
     looks: u64,
@@ -125,18 +134,20 @@ struct Campaign {
 /// # Errors
 ///
 /// The first thing that is wrong.
-pub fn run(plan: Plan, dir: &Path) -> Result<Outcome, Fault> {
+pub fn run(plan: Plan, dir: &Path, library: PathBuf) -> Result<Outcome, Fault> {
     assert!(ALL.len() <= STEPS, "the board has room for {STEPS} steps");
     adopt_orphans();
     let began = Instant::now();
     let zeros = vec![0; ALL.len()];
     let mut campaign = Campaign {
-        crew: Crew::new(dir.join("pool"), plan.seed),
+        crew: Crew::new(dir.join("pool"), library, plan.seed),
         random: Random(plan.seed ^ 0x5EED),
         plan,
         at_step: zeros.clone(),
         held: zeros.clone(),
-        missed: zeros,
+        programs_at_step: zeros.clone(),
+        missed: zeros.clone(),
+        missed_by_programs: zeros,
         alone: 0,
         together: 0,
         looks: 0,
@@ -151,13 +162,16 @@ pub fn run(plan: Plan, dir: &Path) -> Result<Outcome, Fault> {
             return Err(format!("nobody comes often enough to {}", missing.join(", ")));
         }
     }
-    let Campaign { crew, at_step, held, alone, together, looks, .. } = campaign;
+    let Campaign { crew, at_step, held, programs_at_step, alone, together, looks, .. } = campaign;
     let sorted = |mut times: Vec<u64>| {
         times.sort_unstable();
         times
     };
     let [opens, views] = [&crew.figures.opens, &crew.figures.views].map(|t| sorted(t.clone()));
     Ok(Outcome {
+        passed_by_programs: (0..ALL.len()).map(|step| crew.passed_by_programs(step)).collect(),
+        programs: crew.figures.programs,
+        programs_at_step,
         passed: (0..ALL.len()).map(|step| crew.passed(step)).collect(),
         checks: crew.checks(),
         acknowledged: crew.figures.acknowledged,
@@ -176,11 +190,19 @@ pub fn run(plan: Plan, dir: &Path) -> Result<Outcome, Fault> {
 
 impl Campaign {
     fn kills(&self) -> u64 {
-        self.alone + self.together + self.at_step.iter().chain(&self.held).sum::<u64>()
+        let at_steps = self.at_step.iter().chain(&self.held).chain(&self.programs_at_step);
+        self.alone + self.together + at_steps.sum::<u64>()
     }
 
+    /// Half of all kills are to be programs'.
     fn is_done(&self) -> bool {
-        self.kills() >= self.plan.kills && self.missing().is_empty()
+        self.kills().min(2 * self.crew.figures.programs) >= self.plan.kills
+            && self.missing().is_empty()
+    }
+
+    /// Whether a program is to be killed next.
+    fn is_a_programs_turn(&self) -> bool {
+        2 * self.crew.figures.programs <= self.kills()
     }
 
     /// The steps that were not died at often enough.
@@ -222,6 +244,9 @@ impl Campaign {
     fn kill_at_random(&mut self, many: usize) -> Result<(), Fault> {
         rest(Duration::from_micros(self.random.below(6000)));
         let mut living = self.crew.living();
+        if self.is_a_programs_turn() {
+            living.retain(|slot| is_program(*slot));
+        }
         let mut chosen = Vec::new();
         while chosen.len() < many && !living.is_empty() {
             chosen.push(living.swap_remove(self.random.below(living.len() as u64) as usize));
@@ -245,11 +270,19 @@ impl Campaign {
         order.into_iter().min_by_key(score).expect("there are steps")
     }
 
+    /// The steps that programs have come to.
+    fn met_by_programs(&self) -> Vec<usize> {
+        let mut steps = ours();
+        steps.retain(|step| self.crew.passed_by_programs(*step) > 0);
+        steps
+    }
+
     /// A worker to be led to a step; its child, if it is the child's.
-    fn lead(&mut self, step: usize) -> Result<(usize, usize), Fault> {
+    fn lead(&mut self, step: usize, program: bool) -> Result<(usize, usize), Fault> {
         let name = ALL[step];
-        let parent = self.random.below(WRITERS as u64) as usize;
-        let child = parent + WRITERS;
+        let (first, many) = if program { (FIRST_PROGRAM, PROGRAMS) } else { (0, WRITERS) };
+        let parent = first + self.random.below(many as u64) as usize;
+        let child = parent + many;
         if name.starts_with("fork.") && self.crew.living().contains(&child) {
             self.crew.kill(&[child])?;
             self.alone += self.crew.reap()?;
@@ -280,13 +313,37 @@ impl Campaign {
         false
     }
 
+    /// Lets a program die at the step that it comes to and died least at.
+    fn spring_a_program(&mut self) -> Result<(), Fault> {
+        let mut order = self.met_by_programs();
+        if order.is_empty() {
+            return self.kill_at_random(1);
+        }
+        let by = self.random.below(order.len() as u64) as usize;
+        order.rotate_left(by);
+        let score = |step: &usize| self.programs_at_step[*step] + self.missed_by_programs[*step];
+        let step = order.into_iter().min_by_key(score).expect("there are steps");
+        let (slot, parent) = self.lead(step, true)?;
+        let passes = self.random.below(3) as u32;
+        self.crew.slot(slot).arm(step, passes, Trap::Die);
+        let died = self.await_trap(slot, true);
+        self.crew.slot(slot).disarm();
+        self.crew.slot(parent).disarm();
+        self.programs_at_step[step] += u64::from(died);
+        self.missed_by_programs[step] += u64::from(!died);
+        self.crew.reap().map(drop)
+    }
+
     /// Lets a worker die at a step.
     fn spring(&mut self) -> Result<(), Fault> {
+        if self.is_a_programs_turn() {
+            return self.spring_a_program();
+        }
         let step = self.next_step();
         if ALL[step] == "file.announced" {
             return self.overtake(step);
         }
-        let (slot, parent) = self.lead(step)?;
+        let (slot, parent) = self.lead(step, false)?;
         let other = (parent + 1) % WRITERS;
         if let Some((name, urge)) = before(ALL[step]) {
             // Another dies there, and is not yet reaped.
@@ -359,9 +416,13 @@ impl Campaign {
     /// Lets a worker stand still at a step, with all its locks; others come to wait for it; then it
     /// is killed, perhaps with one of those.
     fn hold(&mut self) -> Result<(), Fault> {
-        let steps = ours();
+        let program = self.is_a_programs_turn();
+        let steps = if program { self.met_by_programs() } else { ours() };
+        if steps.is_empty() {
+            return self.kill_at_random(1);
+        }
         let step = steps[self.random.below(steps.len() as u64) as usize];
-        let (slot, parent) = self.lead(step)?;
+        let (slot, parent) = self.lead(step, program)?;
         self.crew.slot(slot).arm(step, 0, Trap::Hold);
         if !self.await_trap(slot, false) {
             self.crew.slot(slot).disarm();

@@ -17,7 +17,7 @@ use crate::machine::{Atomics, Shared, fork, leave, now, wait};
 use crate::model::Model;
 use crate::operation::{Name, Operation};
 use crate::pool::{ask, group, number_of, open, view, with_words};
-use crate::{crowd, files, grids, locks, roam, travel};
+use crate::{crowd, file_locks, files, grids, locks, roam, travel};
 
 /// Values up to this lie in the catalog.
 const INLINE: u64 = engram::INLINE_BYTES_MAX;
@@ -88,6 +88,7 @@ pub fn after_kill(path: &Path, gone: &[Gone], findings: &Findings) {
     }
     check_together(&realm);
     findings.add(2 + check_values(&realm) + locks::check_all(&namespace) + crowd::check(&fs));
+    findings.add(file_locks::check_all(&fs));
     pool.close();
 }
 

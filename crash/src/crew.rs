@@ -4,17 +4,19 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use crate::board::{Board, SLOTS, Slot, WRITERS, WRITING};
+use crate::board::{Board, SLOTS, Slot, WRITING, child_of, is_child, is_program};
 use crate::check::{Findings, Gone, after_kill, at_rest, nothing_leaks};
 use crate::data::Random;
 use crate::machine::{Handle, Shared, children, die_with_parent, fork, me, rest, was_killed};
 use crate::model::Model;
 use crate::operation::Outcome;
 use crate::worker::{Place, Worker};
-use crate::{pool, reader};
+use crate::{pool, program, reader};
 
 /// When whoever has not come has come to nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// So many operations are told of a worker that something is wrong with.
+const LAST: u64 = 8;
 /// Between two looks at the board.
 const BLINK: Duration = Duration::from_micros(200);
 
@@ -28,6 +30,8 @@ pub struct Figures {
     pub acknowledged: u64,
     /// Of those pending at a death: done, and not done.
     pub pending: [u64; 2],
+    /// Programs that were killed.
+    pub programs: u64,
     /// Lives that ended.
     pub lives: u64,
     /// How long each first opening after a death took.
@@ -38,7 +42,8 @@ pub struct Figures {
 
 /// The workers, and what is known of them.
 pub struct Crew {
-    board: &'static Board,
+    board: &'static Shared<Board>,
+    library: PathBuf,
     findings: Shared<Findings>,
     path: PathBuf,
     random: Random,
@@ -51,16 +56,12 @@ pub struct Crew {
     pub figures: Figures,
 }
 
-/// Whether a slot is for a worker's child.
-fn is_child(slot: usize) -> bool {
-    (WRITERS..WRITING).contains(&slot)
-}
-
 impl Crew {
-    /// A crew for pools at `path`, which is to be made.
-    pub fn new(path: PathBuf, seed: u64) -> Self {
+    /// A crew for pools at `path`, which is to be made. Its programs run with this library.
+    pub fn new(path: PathBuf, library: PathBuf, seed: u64) -> Self {
         Crew {
             board: Box::leak(Box::new(Shared::<Board>::zeroed())),
+            library,
             findings: Shared::zeroed(),
             path,
             random: Random(seed),
@@ -97,6 +98,11 @@ impl Crew {
         self.board.passed[step].load(SeqCst)
     }
 
+    /// How often a program passed it.
+    pub fn passed_by_programs(&self, step: usize) -> u64 {
+        self.board.passed_by_programs[step].load(SeqCst)
+    }
+
     /// How many single checks were made, by checks and by workers.
     pub fn checks(&self) -> u64 {
         let by_workers = self.board.slots.iter().map(|slot| slot.checks.load(SeqCst));
@@ -120,12 +126,16 @@ impl Crew {
             own.ready.store(1, SeqCst);
             return;
         }
-        let (board, path, controller) = (self.board, self.path.clone(), me());
+        let (path, controller) = (self.path.clone(), me());
         let pid = fork();
         if pid == 0 {
             die_with_parent();
-            let place = Place { board, slot, path, controller };
-            if slot < WRITING { Worker::live(&place) } else { reader::live(&place) }
+            let place = Place { board: self.board, slot, path, controller };
+            match slot {
+                WRITING.. => reader::live(&place),
+                _ if is_program(slot) => program::start(&place, self.board, &self.library),
+                _ => Worker::live(&place),
+            }
         }
         own.pid.store(pid, SeqCst);
         self.handles[slot] = Handle::of(pid);
@@ -181,8 +191,8 @@ impl Crew {
         let mut gone = Vec::new();
         for slot in &dead {
             kills += u64::from(self.certify(*slot)?);
-            if *slot < WRITERS {
-                self.await_newborn(slot + WRITERS)?;
+            if let Some(child) = child_of(*slot) {
+                self.await_newborn(child)?;
             }
             if *slot < WRITING {
                 gone.push(self.replay(*slot)?);
@@ -190,8 +200,12 @@ impl Crew {
         }
         let path = self.path.clone();
         if !Findings::of(&self.findings, |findings| after_kill(&path, &gone, findings)) {
-            let told = self.doings().join("; ");
-            return Err(format!("after the death of {dead:?}, something is wrong; alive: {told}"));
+            let did: Vec<String> =
+                gone.iter().map(|one| self.did(one.slot, self.seen[one.slot])).collect();
+            let (did, told) = (did.join("\n"), self.doings().join("; "));
+            return Err(format!(
+                "after the death of {dead:?}, something is wrong; they did {did}; alive: {told}"
+            ));
         }
         self.note_opening();
         let applied = self.findings.applied.load(SeqCst);
@@ -234,7 +248,9 @@ impl Crew {
         if !fits {
             return Err(format!("worker {slot} died of itself: wait status {status:x?}"));
         }
-        Ok(status.map_or(!ended, was_killed))
+        let killed = status.map_or(!ended, was_killed);
+        self.figures.programs += u64::from(killed && is_program(slot));
+        Ok(killed)
     }
 
     /// A parent has died: if it was just forking, its child shows itself, or there is none.
@@ -269,8 +285,9 @@ impl Crew {
             let expected = self.models[slot].imagine(&operation);
             if expected != outcome {
                 let told = operation.told();
+                let did = self.did(slot, number);
                 return Err(format!(
-                    "w{slot}: {told} ended with {outcome:?}, not with {expected:?}"
+                    "w{slot}: {told} ended with {outcome:?}, not with {expected:?}; before: {did}"
                 ));
             }
         }
@@ -278,6 +295,14 @@ impl Crew {
         self.seen[slot] = acked;
         let pending = (started > acked).then(|| own.operation(acked));
         Ok(Gone { slot, model: self.models[slot].clone(), pending })
+    }
+
+    /// What a worker did last before the operation of a number, for people.
+    fn did(&self, slot: usize, number: u64) -> String {
+        let own = self.slot(slot);
+        let last = number.saturating_sub(LAST)..number;
+        let told = last.map(|at| format!("{} {:?}", own.operation(at).told(), own.outcome(at)));
+        format!("{slot}: {}", told.collect::<Vec<String>>().join(", "))
     }
 
     fn doings(&mut self) -> Vec<String> {
@@ -349,8 +374,8 @@ impl Crew {
         let mut gone = Vec::new();
         for slot in living {
             kills += u64::from(self.certify(slot)?);
-            if slot < WRITERS {
-                self.await_newborn(slot + WRITERS)?;
+            if let Some(child) = child_of(slot) {
+                self.await_newborn(child)?;
             }
             if slot < WRITING {
                 gone.push(self.replay(slot)?);

@@ -15,12 +15,14 @@ use crate::files::{MAKER, folder_at, list, read_all, refusal};
 use crate::operation::{Outcome, index_mode};
 use crate::pool::over;
 
-const LOG: &str = "files/log";
-const STORM: &str = "files/storm";
+pub(crate) const LOG: &str = "files/log";
+pub(crate) const STORM: &str = "files/storm";
+/// A file of [`WORDS`] words that nobody cuts: whoever stores to memory behind an end would die.
+pub(crate) const MAPPED: &str = "files/mapped";
 /// Names there.
-const NAMES: u64 = 4;
+pub(crate) const NAMES: u64 = 4;
 /// The words that a file there has at most.
-const WORDS: u64 = 30_000;
+pub(crate) const WORDS: u64 = 30_000;
 /// The log grows no longer than this.
 const LOG_MAX: u64 = 1 << 20;
 /// What a record begins with; the lower bits say how many words it has.
@@ -37,10 +39,12 @@ pub(crate) fn make(realm: &Realm) {
     let (root, new) = (realm.root(), engram::NewObject::blob());
     realm.create_group(root, STORM, &[], &[], false).expect("a group");
     realm.put(root, LOG, &new, b"", over(index_mode(5))).expect("a file");
+    let zeros = vec![0; WORDS as usize * 8];
+    realm.put(root, MAPPED, &new, &zeros, over(index_mode(5))).expect("a file");
 }
 
 /// Whether what follows from a seed is a record of the log, and how many words it has.
-fn record(seed: u64) -> Option<u64> {
+pub(crate) fn record(seed: u64) -> Option<u64> {
     let mut random = Random(seed);
     let is_record = random.percent(40);
     let most = [20, 20, 400][random.below(3) as usize];
@@ -61,24 +65,34 @@ pub(crate) fn perform(fs: &Fs, slot: usize, seed: u64, version: u64) -> engram::
 fn append(fs: &Fs, slot: usize, version: u64, words: u64) -> engram::Result<()> {
     let appending = OpenFlags { write: true, append: true, ..OpenFlags::default() };
     let log = folder_at(fs, LOG).and_then(|ino| fs.open(ino, appending)).map_err(refusal)?;
-    if log.stat().map_err(refusal)?.size > LOG_MAX {
-        return Err(Error::new(Kind::PoolFull, "the log is long enough"));
-    }
-    let head = [RECORD | words, slot as u64, version];
-    let rest = (LEAST..words).map(|place| file_word(slot, version, place as usize));
-    let data: Vec<u8> = head.into_iter().chain(rest).flat_map(u64::to_le_bytes).collect();
+    let data = record_for(log.stat().map_err(refusal)?.size, slot, version, words)?;
     let count = log.write(0, &data).map_err(refusal)?;
     assert_eq!(count, data.len());
     Ok(())
 }
 
+/// The bytes of a record for a log of so many bytes, if that is not long enough.
+pub(crate) fn record_for(
+    size: u64,
+    slot: usize,
+    version: u64,
+    words: u64,
+) -> engram::Result<Vec<u8>> {
+    if size > LOG_MAX {
+        return Err(Error::new(Kind::PoolFull, "the log is long enough"));
+    }
+    let head = [RECORD | words, slot as u64, version];
+    let rest = (LEAST..words).map(|place| file_word(slot, version, place as usize));
+    Ok(head.into_iter().chain(rest).flat_map(u64::to_le_bytes).collect())
+}
+
 /// Whether another was quicker, or there is no room: then nothing is done, or some of it.
-fn is_passing(error: &Errno) -> bool {
+pub(crate) fn is_passing(error: &Errno) -> bool {
     use libc::{EBUSY, EEXIST, ENOENT, ENOSPC, ESTALE};
     [ENOENT, EEXIST, ESTALE, ENOSPC, EBUSY].contains(&error.code)
 }
 
-fn word_at(place: u64) -> u64 {
+pub(crate) fn word_at(place: u64) -> u64 {
     place | 0x57_0A11 << 40
 }
 
@@ -140,7 +154,7 @@ fn look_at_view(fs: &Fs, ino: Ino) -> Result<(), Errno> {
     Ok(())
 }
 
-fn check_words(bytes: &[u8], first: u64) {
+pub(crate) fn check_words(bytes: &[u8], first: u64) {
     assert!(bytes.len().is_multiple_of(8), "a file of words has {} bytes", bytes.len());
     let words = Words::Copied(bytes);
     for at in 0..words.len() {
@@ -157,6 +171,8 @@ fn check_words(bytes: &[u8], first: u64) {
 pub(crate) fn check(fs: &Fs) -> u64 {
     let told = |error: Errno| error.to_string();
     let mut checks = records(fs).unwrap_or_else(|why| panic!("{LOG}: {why}")).len() as u64;
+    let mapped = folder_at(fs, MAPPED).and_then(|ino| read_all(fs, ino));
+    check_words(&mapped.map_err(told).expect("the file is always there"), 0);
     let folder = folder_at(fs, STORM).map_err(told).expect("the folder is always there");
     for stat in list(fs, folder).map_err(told).expect("a listing").into_values() {
         match read_all(fs, stat.ino) {

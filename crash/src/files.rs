@@ -25,7 +25,7 @@ pub(crate) const HANDLES: u8 = 3;
 /// By so many bytes files grow at least, and at most.
 const GROWTH: (u64, u64) = (4096, 1 << 16);
 /// The attribute that is set.
-const NOTE: &[u8] = b"user.z:u8";
+pub(crate) const NOTE: &[u8] = b"user.z:u8";
 /// The mode of what is made.
 pub(crate) const MODE: u16 = 0o640;
 /// Who makes everything.
@@ -98,7 +98,7 @@ pub(crate) fn make(realm: &Realm, slot: usize) {
     realm.create_group(realm.root(), &path_of(slot), &[], &[], false).expect("a group");
 }
 
-fn path_of(slot: usize) -> String {
+pub(crate) fn path_of(slot: usize) -> String {
     format!("files/w{slot}")
 }
 
@@ -160,15 +160,15 @@ pub(crate) fn told(seed: u64) -> String {
     format!("{:?}", act(seed))
 }
 
-fn name_of(name: u8) -> [u8; 1] {
+pub(crate) fn name_of(name: u8) -> [u8; 1] {
     [b'0' + name]
 }
 
-fn folder_name(folder: u8) -> [u8; 1] {
+pub(crate) fn folder_name(folder: u8) -> [u8; 1] {
     [b'd' + folder]
 }
 
-fn target_of(version: u64) -> String {
+pub(crate) fn target_of(version: u64) -> String {
     format!("to/{version}")
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn refusal(error: Errno) -> Error {
     }
 }
 
-fn refused() -> Errno {
+pub(crate) fn refused() -> Errno {
     Errno::new(libc::ENOENT, "there is no such file")
 }
 
@@ -233,7 +233,7 @@ impl Home<'_> {
 
 const READ_WRITE: OpenFlags = OpenFlags { read: true, write: true, append: false, truncate: false };
 
-fn bytes_of(slot: usize, version: u64, from: u32, words: u32) -> Vec<u8> {
+pub(crate) fn bytes_of(slot: usize, version: u64, from: u32, words: u32) -> Vec<u8> {
     let word = |place: u32| file_word(slot, version, place as usize).to_le_bytes();
     (from..from + words).flat_map(word).collect()
 }

@@ -14,6 +14,9 @@
 //! | `files` | files of a worker's own: names, handles, bytes, by a file system's calls |
 //! | `filed`, `bytes` | what those must be |
 //! | `crowd` | files that everybody writes, links, renames and takes away |
+//! | `program` | a worker that reaches the pool through the preload library alone |
+//! | `called`, `calls` | what it does with files, by the C library's calls; those calls |
+//! | `file_locks` | locks of files, which programs take |
 //! | `snapshot` | snapshots that are held |
 //! | `locks` | locks of objects |
 //! | `worker`, `reader` | who writes, and who reads |
@@ -26,12 +29,15 @@
 
 pub mod board;
 pub mod bytes;
+mod called;
+mod calls;
 pub mod campaign;
 pub mod check;
 pub mod common;
 pub mod crew;
 pub mod crowd;
 pub mod data;
+mod file_locks;
 pub mod filed;
 pub mod files;
 pub mod grids;
@@ -40,6 +46,7 @@ pub mod machine;
 pub mod model;
 pub mod operation;
 pub mod pool;
+pub mod program;
 pub mod reader;
 pub mod roam;
 pub mod snapshot;
@@ -64,11 +71,12 @@ fn ground() -> &'static Path {
 /// If no folder can be made.
 pub fn run(plan: campaign::Plan) -> bool {
     println!("SEED={}", plan.seed);
+    let library = program::library().expect("the library to preload");
     let dir = tempfile::Builder::new().prefix("engram-crash-").tempdir_in(ground());
     let dir = dir.expect("a folder for pools");
     // A stranger is to come as far as the pool.
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("a mode");
-    match campaign::run(plan, dir.path()) {
+    match campaign::run(plan, dir.path(), library) {
         Ok(outcome) => {
             println!("{}", table::table(&plan, &outcome));
             true

@@ -3,16 +3,20 @@
 //! The controller forks workers and never opens a pool itself: whatever it knows of a worker, it
 //! reads in a [`Board`], memory that all of them share and that no death takes away.
 
+use std::fs::File;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use engram::View;
 
-/// Memory shared by this process and all that it forks.
+/// Memory shared by this process and all that it forks, and by the programs that these become.
 pub struct Shared<T> {
     at: NonNull<T>,
+    /// The file that it is, which has no name.
+    file: File,
 }
 
 /// Types made of atomics alone, for which zeros are a value.
@@ -29,13 +33,64 @@ impl<T: Atomics> Shared<T> {
     ///
     /// If the kernel gives no memory.
     pub fn zeroed() -> Self {
-        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at a place of the kernel's choice.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<T>(), prot, flags, -1, 0) };
-        assert!(at != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
-        Shared { at: NonNull::new(at.cast()).expect("not null") }
+        // SAFETY: a name and no flags: programs that are started inherit it.
+        let fd = unsafe { libc::memfd_create(c"engram-crash".as_ptr(), 0) };
+        assert!(fd >= 0, "memfd_create: {}", std::io::Error::last_os_error());
+        let file = inherited(fd);
+        file.set_len(size_of::<T>() as u64).expect("room for it");
+        Shared::of(file)
     }
+
+    /// What another process shares: the file that it is.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel does not map it.
+    pub fn of(file: File) -> Self {
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let (len, fd) = (size_of::<T>(), file.as_raw_fd());
+        assert_eq!(file.metadata().expect("its length").len(), len as u64);
+        // SAFETY: a new mapping at a place of the kernel's choice, of a file of this length.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0) };
+        assert!(at != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
+        Shared { at: NonNull::new(at.cast()).expect("not null"), file }
+    }
+
+    /// The number by which a program inherits it.
+    pub fn number(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// A file that the program which was here before has left open.
+pub fn inherited(fd: RawFd) -> File {
+    // SAFETY: nobody else in this program knows the number: whoever left it open is gone, or has
+    // just made it.
+    unsafe { File::from_raw_fd(fd) }
+}
+
+/// Has the preloaded library tell a function of each step of its engine.
+///
+/// # Panics
+///
+/// If the program runs without the library, or that has no steps.
+pub fn on_library_step(told: fn(&'static str)) {
+    static TOLD: OnceLock<fn(&'static str)> = OnceLock::new();
+    extern "C" fn pass_on(step: *const u8, len: usize) {
+        // SAFETY: the library's names of steps are constants.
+        let bytes = unsafe { std::slice::from_raw_parts(step, len) };
+        if let Some(told) = TOLD.get() {
+            told(std::str::from_utf8(bytes).expect("a step's name"));
+        }
+    }
+    type Hook = extern "C" fn(*const u8, usize);
+    // SAFETY: asks the dynamic linker for a name.
+    let at = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"engram_preload_on_step".as_ptr()) };
+    assert!(!at.is_null(), "the preloaded library is not there, or was built without steps");
+    // SAFETY: the library's function of this name has this type.
+    let ask = unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(Hook)>(at) };
+    assert!(TOLD.set(told).is_ok(), "steps are told already");
+    ask(pass_on);
 }
 
 impl<T: Atomics> Deref for Shared<T> {

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use engram_crash::campaign::Plan;
+use engram_crash::program;
 
 fn main() -> ExitCode {
+    program::live_if_asked();
     let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
     let kills = numbers.next().unwrap_or(4000);
     let each = numbers.next().unwrap_or(5);

@@ -128,6 +128,7 @@ impl Model {
             | O::Drain
             | O::Hold { .. }
             | O::Fork
+            | O::Exec
             | O::Snap
             | O::Lock { .. }
             | O::Mode { .. }

@@ -75,6 +75,8 @@ pub enum Operation {
     Hold { seed: u64 },
     /// Forks a worker.
     Fork,
+    /// A program becomes itself anew, with the files that it has open.
+    Exec,
     /// Closes the pool and opens it again.
     Reopen { drop_views: bool },
     /// Stores something that travels, in private if there was nothing.
@@ -430,6 +432,7 @@ impl Operation {
             O::Watch => [32, 0, 0, 0],
             O::File { seed, version } => [33, 0, *version, *seed],
             O::Crowd { seed, version } => [34, 0, *version, *seed],
+            O::Exec => [35, 0, 0, 0],
         }
     }
 
@@ -473,6 +476,7 @@ impl Operation {
             32 => O::Watch,
             33 => O::File { seed, version },
             34 => O::Crowd { seed, version },
+            35 => O::Exec,
             _ => panic!("the log has an operation of kind {kind}"),
         }
     }

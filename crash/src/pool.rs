@@ -10,12 +10,12 @@ use engram::{
 
 use crate::board::WRITING;
 use crate::data::Words;
-use crate::{crowd, files, grids, locks, roam, travel};
+use crate::{crowd, file_locks, files, grids, locks, roam, travel};
 
 /// The bound of the pool's arena.
 pub const SIZE: u64 = 256 << 20;
 /// The namespace: what is published in it is everybody's to read.
-const NAMESPACE: &str = "open";
+pub(crate) const NAMESPACE: &str = "open";
 /// The modes that it has by turns: its owner and strangers are let in by both.
 const MODES: [u32; 2] = [0o755, 0o715];
 /// Two objects that are always written in one batch, with one shape.
@@ -62,6 +62,7 @@ pub fn make(path: &Path, checksums: bool) {
     roam::make(&realm);
     grids::make(&realm);
     crowd::make(&realm);
+    file_locks::make(&realm);
     pool.close();
 }
 

@@ -1,5 +1,7 @@
 //! The table at the end of a campaign.
 
+use std::fmt::Display;
+
 use engram::faults::ALL;
 
 use crate::campaign::{Outcome, Plan, is_ours};
@@ -16,20 +18,30 @@ fn spread(times: &[u64]) -> String {
     format!("median {}, 99 % {}, worst {}", millis(median), millis(late), millis(worst))
 }
 
+/// A line of the table.
+fn row<T: Display>(name: &str, [at, held, passed, by_programs, passed_by_them]: [T; 5]) -> String {
+    format!("{name:<28} {at:>8} {held:>8} {passed:>12} {by_programs:>14} {passed_by_them:>16}")
+}
+
 /// What happened, as text.
 pub fn table(plan: &Plan, outcome: &Outcome) -> String {
     let mut lines = vec![
-        format!("{:<28} {:>8} {:>8} {:>12}", "step", "died at", "held at", "passed"),
-        format!("{:-<28} {:->8} {:->8} {:->12}", "", "", "", ""),
+        row("step", ["died at", "held at", "passed", "programs died", "programs passed"]),
+        format!("{:-<28} {:->8} {:->8} {:->12} {:->14} {:->16}", "", "", "", "", "", ""),
     ];
     let ours: Vec<usize> = (0..ALL.len()).filter(|step| is_ours(ALL[*step])).collect();
     for &step in &ours {
         let name = ALL[step];
+        let (by_programs, passed) = (outcome.programs_at_step[step], outcome.passed[step]);
         let [at, held] = [outcome.at_step[step], outcome.held[step]];
-        lines.push(format!("{name:<28} {at:>8} {held:>8} {:>12}", outcome.passed[step]));
+        let figures = [at, held, passed, by_programs, outcome.passed_by_programs[step]];
+        lines.push(row(name, figures));
     }
     let at_steps: u64 = outcome.at_step.iter().sum();
     let held: u64 = outcome.held.iter().sum();
+    let by_programs: u64 = outcome.programs_at_step.iter().sum();
+    let met = ours.iter().filter(|step| outcome.passed_by_programs[**step] > 0).count();
+    let died = ours.iter().filter(|step| outcome.programs_at_step[**step] > 0).count();
     let minutes = outcome.time.as_secs_f64() / 60.0;
     lines.extend([
         String::new(),
@@ -38,9 +50,11 @@ pub fn table(plan: &Plan, outcome: &Outcome) -> String {
             ours.iter().map(|step| outcome.at_step[*step]).min().unwrap_or(0)
         }),
         format!("  standing at a step           {held}, others waiting"),
+        format!("  of programs at a step        {by_programs}, at {died} of the {met} they met"),
         format!("  at any instant, alone        {}", outcome.alone),
         format!("  at any instant, together     {}", outcome.together),
         format!("  each minute                  {:.0}", outcome.kills() as f64 / minutes),
+        format!("preloaded programs killed      {}", outcome.programs),
         format!("lives of processes             {}", outcome.lives),
         format!("operations acknowledged        {}", outcome.acknowledged),
         format!(

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use engram::faults::{ALL, on_step};
@@ -14,11 +14,11 @@ use engram::{
 };
 use engram_fs::{Fs, OpenFlags};
 
-use crate::board::{Board, Slot, Trap, WRITERS};
+use crate::board::{Board, Slot, Trap, child_of, is_program};
 use crate::common::{self, Held};
 use crate::data::{Random, Words, filled, word_of};
 use crate::locks::Locked;
-use crate::machine::{die, fork, leave, me, rest, set_word};
+use crate::machine::{die, fork, ignore_children, leave, me, on_library_step, rest, set_word};
 use crate::operation::{Choice, Name, Operation, Outcome, Urge, batch, index_mode};
 use crate::pool::{array, ask, change_mode, group, member, number, object, open, over, view};
 use crate::snapshot::Snapshot;
@@ -39,6 +39,8 @@ const PAD_MAX: u64 = 24 << 20;
 
 static BOARD: OnceLock<&'static Board> = OnceLock::new();
 static HERE: AtomicUsize = AtomicUsize::new(0);
+static NUMBERS: LazyLock<HashMap<&str, usize>> =
+    LazyLock::new(|| ALL.iter().copied().zip(0..).collect());
 
 /// Where this process works, and whom it dies with.
 #[derive(Clone)]
@@ -71,8 +73,28 @@ impl Place {
             board.slots[slot].failed.store(1, SeqCst);
             leave(101);
         }));
-        let numbers: HashMap<&str, usize> = ALL.iter().copied().zip(0..).collect();
-        on_step(move |step| pass(board, numbers[step]));
+        on_step(move |step| pass(board, NUMBERS[step]));
+        if is_program(self.slot) {
+            on_library_step(|step| {
+                let (board, step) = (BOARD.get().expect("set when it settled"), NUMBERS[step]);
+                board.passed_by_programs[step].fetch_add(1, Relaxed);
+                pass(board, step);
+            });
+        }
+    }
+
+    /// Forks, if the slot for this worker's child is free: the child's place, in the child.
+    pub fn fork(&self) -> Option<Place> {
+        let place = Place { slot: child_of(self.slot)?, ..self.clone() };
+        place.own().ready.compare_exchange(1, 0, SeqCst, SeqCst).ok()?;
+        ignore_children();
+        let pid = fork();
+        place.own().pid.store(if pid == 0 { me() } else { pid }, SeqCst);
+        if pid != 0 {
+            return None;
+        }
+        HERE.store(place.slot, SeqCst);
+        Some(place)
     }
 
     /// Whether to end; stands still while the controller asks for that.
@@ -88,7 +110,7 @@ impl Place {
     }
 
     /// Dies if the controller is gone.
-    fn die_alone(&self) {
+    pub fn die_alone(&self) {
         if !std::path::Path::new(&format!("/proc/{}", self.controller)).exists() {
             die();
         }
@@ -101,11 +123,13 @@ fn current() -> usize {
     let here = HERE.load(SeqCst);
     let board = BOARD.get().expect("set when it settled");
     let pid = me();
-    if board.slots[here].pid.load(SeqCst) == pid || here >= WRITERS {
-        return here;
+    match child_of(here) {
+        Some(child) if board.slots[here].pid.load(SeqCst) != pid => {
+            board.slots[child].pid.store(pid, SeqCst);
+            child
+        }
+        _ => here,
     }
-    board.slots[here + WRITERS].pid.store(pid, SeqCst);
-    here + WRITERS
 }
 
 /// A step was reached.
@@ -479,17 +503,7 @@ impl Worker {
 
     /// Forks a worker that goes on with what this one has, in the slot for its child.
     fn fork(&mut self) {
-        let place = Place { slot: self.place.slot + WRITERS, ..self.place.clone() };
-        if self.place.slot >= WRITERS
-            || place.own().ready.compare_exchange(1, 0, SeqCst, SeqCst).is_err()
-        {
-            return;
-        }
-        crate::machine::ignore_children();
-        let pid = fork();
-        place.own().pid.store(if pid == 0 { me() } else { pid }, SeqCst);
-        if pid == 0 {
-            HERE.store(place.slot, SeqCst);
+        if let Some(place) = self.place.fork() {
             let held = std::mem::take(&mut self.held);
             held.iter().for_each(Held::check);
             if let Some(locked) = self.locked.take() {
