@@ -251,8 +251,7 @@ def built(setting: Setting) -> Iterator[Line]:
         return
     with sides(setting, build.POOL_BYTES) as both:
         runs = {
-            who: build.work(repository, side.folder, side.environment)
-            for who, side in both.items()
+            who: build.work(repository, side.folder, side.environment) for who, side in both.items()
         }
         samples = by_turns(runs, build.QUICK if setting.quick else build.ROUNDS)
     for phase, what in build.TITLES.items():
