@@ -70,7 +70,7 @@ own, same = taken(private)
 assert total == again == same
 print(json.dumps({"first": opened + first, "second": second, "private": own}))
 """
-"""Map a file and sum its numbers: as it is opened, once more, and in memory of the process's own."""
+"""Map a file and sum its numbers: as it is opened, once more, and in private memory."""
 
 
 class Side(NamedTuple):

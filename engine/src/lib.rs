@@ -123,7 +123,7 @@ pub use engram_catalog as catalog;
 pub use engram_files::pool_file::FORMAT;
 pub use engram_index::{AttributeGroupStats, IndexSettings, IndexStats, KeyStats, Policy};
 pub use engram_media as media;
-pub use engram_ops::group::{Clash, GroupInfo, Judge};
+pub use engram_ops::group::{Clash, GroupInfo, Permit};
 pub use engram_ops::group_times::GroupTimes;
 pub use engram_pool::namespace::{
     Allocation, Flush, InPlace, Namespace, NamespaceInfo, WatchEnd, Watcher,
@@ -142,7 +142,7 @@ pub use engram_realm::fork::{
 pub use engram_realm::view::{RealmAllocation, View};
 pub use engram_realm::{
     CatalogUse, File, FilePiece, FileSegment, Found, Holders, LeaseInfo, Lock, MaintenanceFailure,
-    MaintenanceTask, Mode, Named, NamesSeen, Payload, ReaderInfo, Realm, Seek, Sighting, Space,
+    MaintenanceTask, Mode, NamedFile, NamesSeen, Payload, ReaderInfo, Realm, Seek, Sighting, Space,
     StoredChunk,
 };
 pub use engram_records::attrs::Value;

@@ -14,7 +14,7 @@ use engram_base::error::Result;
 pub type Row = (Vec<u8>, Vec<u8>);
 
 /// What is told of rows, one after the other: the key and the value. `false`: no more is needed.
-pub type EachRow<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool> + 'a;
+pub type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool> + 'a;
 
 /// What can be read.
 pub trait Rows {
@@ -30,7 +30,7 @@ pub trait Rows {
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>>;
     /// Calls `each` with the rows at and after `from`, in the order of their keys, until it says
     /// that it has enough.
-    fn each_from(&mut self, table: Table, from: &[u8], each: &mut EachRow<'_>) -> Result<()> {
+    fn each_from(&mut self, table: Table, from: &[u8], each: &mut RowVisitor<'_>) -> Result<()> {
         let mut from = from.to_vec();
         while let Some((mut key, row)) = self.first_from(table, &from)? {
             if !each(&key, &row)? {
@@ -72,7 +72,7 @@ impl<R: Rows + ?Sized> Rows for &mut R {
         (**self).first_from(table, from)
     }
 
-    fn each_from(&mut self, table: Table, from: &[u8], each: &mut EachRow<'_>) -> Result<()> {
+    fn each_from(&mut self, table: Table, from: &[u8], each: &mut RowVisitor<'_>) -> Result<()> {
         (**self).each_from(table, from, each)
     }
 
@@ -108,7 +108,7 @@ impl Rows for &Txn<'_> {
         Ok(cursor.next()?.map(|(key, value)| (key.to_vec(), value.to_vec())))
     }
 
-    fn each_from(&mut self, table: Table, from: &[u8], each: &mut EachRow<'_>) -> Result<()> {
+    fn each_from(&mut self, table: Table, from: &[u8], each: &mut RowVisitor<'_>) -> Result<()> {
         let mut cursor = self.seek(table, from)?;
         while let Some((key, row)) = cursor.next()? {
             if !each(key, row)? {

@@ -566,12 +566,12 @@ pub fn unlink(
     parent: Gid,
     name: &str,
     now: i64,
-    may_go: Option<&Judge<'_>>,
+    may_go: Option<&Permit<'_>>,
 ) -> Result<()> {
     match child(rows, parent, name)? {
         Some(member @ Member::Object(oid)) => {
             if let Some(may_go) = may_go
-                && !with_record(rows, member, |record| Ok(judged(may_go, oid, record)))?
+                && !with_record(rows, member, |record| Ok(permitted(may_go, oid, record)))?
             {
                 fail!(NotFound, "{name:?} leads to something else by now: nothing was changed");
             }
@@ -586,10 +586,10 @@ pub fn unlink(
 
 /// Judges an object within the look, or the commit, that finds it: by its number, its owner and
 /// what a file system keeps beside it.
-pub type Judge<'a> = dyn Fn(Oid, u32, &[u8]) -> bool + 'a;
+pub type Permit<'a> = dyn Fn(Oid, u32, &[u8]) -> bool + 'a;
 
 /// What a judge says of an object with this record.
-pub fn judged(judge: &Judge<'_>, oid: Oid, record: &Record<'_>) -> bool {
+pub fn permitted(judge: &Permit<'_>, oid: Oid, record: &Record<'_>) -> bool {
     judge(oid, record.owner, record.properties)
 }
 

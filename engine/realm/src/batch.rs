@@ -61,15 +61,15 @@ impl Drop for Hooks {
 }
 
 /// A thread's batch, if it runs one. Each operation looks: what it takes out is to be small.
-type Slot = Option<Box<RunningBatch>>;
+type OwnBatch = Option<Box<RunningBatch>>;
 
 thread_local! {
-    static RUNNING: RefCell<Slot> = const { RefCell::new(None) };
+    static RUNNING: RefCell<OwnBatch> = const { RefCell::new(None) };
 }
 
 /// Looks at this thread's batch. A thread that ends has none, and may still read and write: a
 /// program's last bytes are written when it exits, after what is local to its thread is gone.
-fn look<T>(look: impl FnOnce(&mut Slot) -> T) -> T {
+fn look<T>(look: impl FnOnce(&mut OwnBatch) -> T) -> T {
     if RUNNING.try_with(|_| ()).is_err() {
         return look(&mut None);
     }
@@ -162,7 +162,7 @@ fn other_realm<T>(running: &RunningBatch) -> Result<T> {
     )
 }
 
-fn discard_inherited(slot: &mut Slot) {
+fn discard_inherited(slot: &mut OwnBatch) {
     if slot.as_ref().is_some_and(|running| running.forks != forks()) {
         *slot = None;
     }

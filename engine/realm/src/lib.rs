@@ -30,7 +30,7 @@ pub mod view;
 
 pub use realm::{
     CatalogUse, Changes, Core, File, FilePiece, FileSegment, Found, HasCore, Holders, Inside,
-    LIMIT, LeaseInfo, Lock, LookUp, MaintenanceFailure, MaintenanceTask, Mode, NEXT_ID, Named,
+    LIMIT, LeaseInfo, Lock, LookUp, MaintenanceFailure, MaintenanceTask, Mode, NEXT_ID, NamedFile,
     NamesSeen, Payload, Precondition, Purpose, ReaderInfo, Realm, Seek, Setup, Sighting, Space,
     StoredChunk, USED, Wait, after_commit, boot_id, gone_is_busy, look_to_change, look_together,
     open, peek_together, prepare_locks, read_limit, shut, snapshot_together, sweep_spans,

@@ -72,7 +72,7 @@ pub use self::chunks::StoredChunk;
 pub use self::commit::{Changes, after_commit};
 pub use self::core::Core;
 pub use self::failure::{MaintenanceFailure, MaintenanceTask};
-pub use self::files::{File, FilePiece, FileSegment, Named, Seek};
+pub use self::files::{File, FilePiece, FileSegment, NamedFile, Seek};
 pub use self::gate::{Inside, LookUp, State};
 pub use self::handle::{HasCore, Realm};
 pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};

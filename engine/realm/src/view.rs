@@ -348,7 +348,8 @@ impl RealmAllocation {
     pub fn link(&mut self) -> Result<Oid> {
         let (nbytes, checksum) = self.stored.expect("a value is made durable before it is linked");
         let stored = Stored::Contiguous { extent: self.reserved.extent, nbytes, checksum };
-        let oid = write::link_object(&self.core, &self.link, stored, Some(self.reserved))?;
+        let oid =
+            write::link_object(&self.core, &self.link, stored, Some(self.reserved), |_, _| Ok(()))?;
         step!("put.linked");
         self.published = true;
         Ok(oid)

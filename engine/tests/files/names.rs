@@ -3,7 +3,7 @@
 use super::common::{Fixture, alone, attach, fork, sound};
 use super::{all, created, make, make_open, make_with};
 use engram::{
-    Clash, Kind, Member, Mode, Named, NamesSeen, NewObject, Placement, Realm, Scope, Seek,
+    Clash, Kind, Member, Mode, NamedFile, NamesSeen, NewObject, Placement, Realm, Scope, Seek,
 };
 
 #[test]
@@ -56,18 +56,18 @@ fn a_file_is_found_judged_and_opened_by_its_name() {
         };
         realm.open_named(root, name, write, &judge)
     };
-    let Ok(Named::File(file)) = named("file", true, true) else { panic!("it is a file") };
+    let Ok(NamedFile::File(file)) = named("file", true, true) else { panic!("it is a file") };
     assert_eq!((file.oid(), all(&file)), (oid, b"bytes".to_vec()));
-    assert!(matches!(named("file", false, false), Ok(Named::Unsure)));
-    assert!(matches!(named("group", false, true), Ok(Named::Unsure)));
-    assert!(matches!(named("none", false, true), Ok(Named::Absent)));
+    assert!(matches!(named("file", false, false), Ok(NamedFile::Unsure)));
+    assert!(matches!(named("group", false, true), Ok(NamedFile::Unsure)));
+    assert!(matches!(named("none", false, true), Ok(NamedFile::Absent)));
     // Opened twice, it is the same: what one writes the other reads.
-    let Ok(Named::File(other)) = named("file", false, true) else { panic!("it is a file") };
+    let Ok(NamedFile::File(other)) = named("file", false, true) else { panic!("it is a file") };
     file.append(b", more").unwrap();
     assert_eq!(all(&other), b"bytes, more");
     // It stays as long as it is open.
     realm.unlink(root, "file").unwrap();
-    assert!(matches!(named("file", false, true), Ok(Named::Absent)));
+    assert!(matches!(named("file", false, true), Ok(NamedFile::Absent)));
     assert_eq!(all(&other), b"bytes, more");
     sound(&fixture.path);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::common::{Fixture, Line, Random, alone, attach, fork, seed, sound};
 use super::{all, created, make, make_open};
-use engram::{Clash, File, Kind, Member, Mode, Named, Oid, Realm};
+use engram::{Clash, File, Kind, Member, Mode, NamedFile, Oid, Realm};
 
 const LINES: u64 = 5_000;
 
@@ -186,7 +186,7 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
                 drop(open_files.swap_remove(place));
             }
             4 => match realm.open_named(root, &name, true, &|_, _, _| true) {
-                Ok(Named::File(file)) if open_files.len() < 8 => open_files.push(file),
+                Ok(NamedFile::File(file)) if open_files.len() < 8 => open_files.push(file),
                 Ok(_) => {}
                 Err(error) => gone(error),
             },

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
 use engram::{
-    Found, IndexMode, Judge, Kind, Member, Mode, NamesSeen, Namespace, NewObject, ObjectInfo,
-    Payload, Placement,
+    Found, IndexMode, Kind, Member, Mode, NamesSeen, Namespace, NewObject, ObjectInfo, Payload,
+    Permit, Placement,
 };
 
 use crate::caller::Protection;
@@ -442,7 +442,7 @@ impl Fs {
         &self,
         parent: Ino,
         name: &[u8],
-        may_go: Option<&Judge<'_>>,
+        may_go: Option<&Permit<'_>>,
     ) -> Result<()> {
         self.check_writable()?;
         let (name, gid) = (name_of(name)?, self.real_folder(parent)?);

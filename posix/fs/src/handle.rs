@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use engram::{
-    Class, File, FilePiece, Judge, Kind, Layout, Member, Named, Namespace, ObjectInfo, Payload,
-    Seek, View,
+    Class, File, FilePiece, Kind, Layout, Member, NamedFile, Namespace, ObjectInfo, Payload,
+    Permit, Seek, View,
 };
 
 use crate::errno::{Errno, Result, gone_is_stale, refuse};
@@ -130,12 +130,12 @@ impl Fs {
         gid: u64,
         name: &str,
         flags: OpenFlags,
-        may_open: &Judge<'_>,
+        may_open: &Permit<'_>,
     ) -> Result<NamedHandle> {
         let file = match self.namespace().open_named(gid, name, flags.write, may_open) {
-            Ok(Named::File(file)) => file,
-            Ok(Named::Absent) => return Ok(NamedHandle::Absent),
-            Ok(Named::Unsure) => return Ok(NamedHandle::Unsure),
+            Ok(NamedFile::File(file)) => file,
+            Ok(NamedFile::Absent) => return Ok(NamedHandle::Absent),
+            Ok(NamedFile::Unsure) => return Ok(NamedHandle::Unsure),
             Err(error) => return Err(gone_is_stale(error)),
         };
         if let Some(core) = self.open_core(file.oid())

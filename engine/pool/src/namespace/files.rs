@@ -11,9 +11,9 @@ use engram_base::fail;
 use engram_base::id::{Gid, Member, Oid};
 use engram_base::name::Path;
 use engram_base::scope::Scope;
-use engram_ops::group::{ChangeProperties, Clash, Judge, Taker};
+use engram_ops::group::{ChangeProperties, Clash, Permit, Taker};
 use engram_ops::group_times::GroupTimes;
-use engram_realm::{File, Named, NamesSeen, Realm};
+use engram_realm::{File, NamedFile, NamesSeen, Realm};
 use engram_records::index_mode::IndexMode;
 use engram_records::object::{NewObject, Placement};
 
@@ -44,11 +44,11 @@ impl Namespace {
         parent: Gid,
         name: &str,
         write: bool,
-        may_open: &Judge<'_>,
-    ) -> Result<Named> {
+        may_open: &Permit<'_>,
+    ) -> Result<NamedFile> {
         match self.alone()? {
             Some(realm) => realm.open_named(parent, name, write, may_open),
-            None => Ok(Named::Unsure),
+            None => Ok(NamedFile::Unsure),
         }
     }
 
@@ -123,7 +123,7 @@ impl Namespace {
     }
 
     /// As `unlink`, if what the name leads to in that commit may go; else it is `NotFoundError`.
-    pub fn unlink_if(&self, parent: Gid, name: &str, may_go: &Judge<'_>) -> Result<()> {
+    pub fn unlink_if(&self, parent: Gid, name: &str, may_go: &Permit<'_>) -> Result<()> {
         self.retry(Retry::IfMoved, || {
             let place = match self.alone()? {
                 Some(realm) => return realm.unlink_if(parent, name, may_go),

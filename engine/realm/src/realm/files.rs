@@ -101,7 +101,7 @@ use engram_base::id::{Gid, Member, Oid, id_key};
 use engram_base::mutex::lock;
 use engram_catalog::rows::Rows;
 use engram_catalog::{Headroom, Table};
-use engram_ops::group::Judge;
+use engram_ops::group::Permit;
 use engram_ops::rows_mut::RowsMut;
 use engram_ops::{group, links};
 use engram_records::extent::{Extent, PAGE};
@@ -111,7 +111,7 @@ use engram_records::stamp::Stamp;
 use engram_space::lease::{Hold, ObjectUse, RangeLocks};
 use std::time::SystemTime;
 
-pub use self::opening::Named;
+pub use self::opening::NamedFile;
 pub(crate) use self::orphans::sweep as sweep_orphans;
 pub use self::orphans::sweep_all as sweep_all_orphans;
 pub use self::pieces::FilePiece;
@@ -315,8 +315,8 @@ impl Realm {
         parent: Gid,
         name: &str,
         write: bool,
-        may_open: &Judge<'_>,
-    ) -> Result<Named> {
+        may_open: &Permit<'_>,
+    ) -> Result<NamedFile> {
         opening::open_named(self, parent, name, write, may_open)
     }
 

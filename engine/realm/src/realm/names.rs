@@ -7,7 +7,7 @@ use engram_base::faults::step;
 use engram_base::id::{Gid, Member, Oid, id_key};
 use engram_base::name::Name;
 use engram_catalog::{Headroom, Table};
-use engram_ops::group::{ChangeProperties, Clash, Judge};
+use engram_ops::group::{ChangeProperties, Clash, Permit};
 use engram_ops::group_times::GroupTimes;
 use engram_ops::{group, group_times, links};
 use engram_records::index_mode::{IndexMode, Touch};
@@ -70,7 +70,7 @@ impl Realm {
     }
 
     /// As `unlink`, if what the name leads to in that commit may go; else it is `NotFoundError`.
-    pub fn unlink_if(&self, parent: Gid, name: &str, may_go: &Judge<'_>) -> Result<()> {
+    pub fn unlink_if(&self, parent: Gid, name: &str, may_go: &Permit<'_>) -> Result<()> {
         Name::new(name)?;
         let core = self.writable()?;
         let inside = &core.enter()?;

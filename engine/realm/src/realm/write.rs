@@ -85,7 +85,7 @@ impl Realm {
         }
         if data.len() as u64 <= INLINE_BYTES_MAX {
             let link = link_of(core, parent, path, new, placement, self.precondition())?;
-            return link_object(core, &link, Stored::Inline(data), None);
+            return link_object(core, &link, Stored::Inline(data), None, |_, _| Ok(()));
         }
         let allocation = self.allocate(parent, path, new, data.len() as u64, placement)?;
         allocation.write(data);
@@ -110,7 +110,8 @@ pub(super) fn create_zeroed(
     }
     if nbytes <= INLINE_BYTES_MAX {
         let link = link_of(core, parent, path, new, placement, realm.precondition())?;
-        return link_object(core, &link, Stored::Inline(&vec![0; nbytes as usize]), None);
+        let zeros = vec![0; nbytes as usize];
+        return link_object(core, &link, Stored::Inline(&zeros), None, |_, _| Ok(()));
     }
     let allocation = realm.allocate(parent, path, new, nbytes, placement)?;
     allocation.zero();
@@ -290,13 +291,17 @@ pub(super) fn check_free(core: &Arc<Core>, link: &Link<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Links an object. A value in reserved space is written and flushed by then (P1).
+/// Links an object. A value in reserved space is written and flushed by then (P1). `before` is told
+/// the object's number before it is there.
 pub(crate) fn link_object(
     core: &Arc<Core>,
     link: &Link<'_>,
     stored: Stored<'_>,
     reserved: Option<Reserved>,
+    before: impl FnOnce(&Inside<'_>, Oid) -> Result<()>,
 ) -> Result<Oid> {
+    let parsed = Path::new(&link.path)?;
+    let target = Target { from: link.from, root: core.setup.root(), path: &parsed };
     let inside = &core.enter()?;
     if reserved.is_some_and(|reserved| reserved.lease != inside.lease().id()) {
         fail!(
@@ -305,26 +310,8 @@ pub(crate) fn link_object(
             link.path
         );
     }
-    let ids = ids_of(core, inside, link)?;
-    link_in(core, inside, link, stored, reserved, ids)
-}
-
-/// The ids that linking an object takes: the object's is the first.
-pub(super) fn ids_of(core: &Core, inside: &Inside<'_>, link: &Link<'_>) -> Result<ids::Ids> {
-    ids::take_ids(core, inside, link.path.matches('/').count() as u64 + 1)
-}
-
-/// The commit of `link_object`, by ids that were taken for it.
-pub(super) fn link_in(
-    core: &Arc<Core>,
-    inside: &Inside<'_>,
-    link: &Link<'_>,
-    stored: Stored<'_>,
-    reserved: Option<Reserved>,
-    ids: ids::Ids,
-) -> Result<Oid> {
-    let parsed = Path::new(&link.path)?;
-    let target = Target { from: link.from, root: core.setup.root(), path: &parsed };
+    let ids = ids::take_ids(core, inside, parsed.parents.len() as u64 + 1)?;
+    before(inside, ids.first())?;
     let record = link.record(stored, stamp(core)?);
     core.write(inside, Headroom::Normal, link.precondition.as_ref(), |rows| {
         let mut ids = ids;

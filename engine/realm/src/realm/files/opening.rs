@@ -20,13 +20,13 @@ use engram_base::mutex::lock;
 use engram_base::name::Name;
 use engram_catalog::rows::Rows;
 use engram_catalog::{Headroom, Table};
-use engram_ops::group::Judge;
+use engram_ops::group::Permit;
 use engram_ops::{group, marks, protect};
 use engram_records::object::{Class, NewObject, Placement, Record, Stored};
 use engram_space::lease::{Hold, ObjectUse};
 
 /// What opening a file by its name has found.
-pub enum Named {
+pub enum NamedFile {
     /// The file.
     File(File),
     /// Nothing has the name.
@@ -38,8 +38,8 @@ pub enum Named {
 /// See [`Realm::open_file`].
 pub(super) fn open_file(realm: &Realm, oid: Oid, write: bool) -> Result<File> {
     match open_by(realm, write, |_| Ok(Ok(oid)))? {
-        Named::File(file) => Ok(file),
-        Named::Absent | Named::Unsure => unreachable!("the object is given"),
+        NamedFile::File(file) => Ok(file),
+        NamedFile::Absent | NamedFile::Unsure => unreachable!("the object is given"),
     }
 }
 
@@ -49,20 +49,20 @@ pub(super) fn open_named(
     parent: Gid,
     name: &str,
     write: bool,
-    may_open: &Judge<'_>,
-) -> Result<Named> {
+    may_open: &Permit<'_>,
+) -> Result<NamedFile> {
     Name::new(name)?;
     open_by(realm, write, |rows| {
         let oid = match group::child(rows, parent, name)? {
             Some(Member::Object(oid)) => oid,
-            Some(Member::Group(_)) => return Ok(Err(Named::Unsure)),
-            None => return Ok(Err(Named::Absent)),
+            Some(Member::Group(_)) => return Ok(Err(NamedFile::Unsure)),
+            None => return Ok(Err(NamedFile::Absent)),
         };
         let judge = |record: &Record<'_>| {
-            Ok(check_form(record).is_ok() && group::judged(may_open, oid, record))
+            Ok(check_form(record).is_ok() && group::permitted(may_open, oid, record))
         };
         let is_sure = group::with_record(rows, Member::Object(oid), judge)?;
-        Ok(if is_sure { Ok(oid) } else { Err(Named::Unsure) })
+        Ok(if is_sure { Ok(oid) } else { Err(NamedFile::Unsure) })
     })
 }
 
@@ -70,8 +70,8 @@ pub(super) fn open_named(
 fn open_by(
     realm: &Realm,
     write: bool,
-    find: impl FnOnce(&mut dyn Rows) -> Result<std::result::Result<Oid, Named>>,
-) -> Result<Named> {
+    find: impl FnOnce(&mut dyn Rows) -> Result<std::result::Result<Oid, NamedFile>>,
+) -> Result<NamedFile> {
     let core = if write { realm.writable()? } else { realm.readable()? };
     refuse_batch()?;
     if realm.at().is_some() {
@@ -95,7 +95,7 @@ fn open_by(
         protect::refuse(&mut look.txn().rows(), Member::Object(oid))?;
     }
     if let Some(open) = there {
-        return Ok(Named::File(file(open)));
+        return Ok(NamedFile::File(file(open)));
     }
     let hold = look.use_object(oid, ObjectUse::Open);
     drop(look);
@@ -110,7 +110,7 @@ fn open_by(
     }
     let open = OpenFile::new(core, oid, hold, class != Class::Blob);
     known.insert(oid, Arc::downgrade(&open));
-    Ok(Named::File(file(open)))
+    Ok(NamedFile::File(file(open)))
 }
 
 /// See [`Realm::create_file`]. The lease lists the file before it is there: so whoever removes it
@@ -126,18 +126,19 @@ pub(super) fn create_file(
     let core = realm.writable()?;
     refuse_batch()?;
     let link = write::link_of(core, parent, path, new, placement, realm.precondition())?;
-    let inside = core.enter()?;
-    let ids = write::ids_of(core, &inside, &link)?;
-    let oid = ids.first();
-    // Where the list is full, an age keeps it: any that is not above the commit's does.
-    let hold = inside.lease().use_object(oid, ObjectUse::Open, inside.catalog().last_id()?);
-    let open = OpenFile::new(core, oid, hold, false);
-    lock(&core.files.known).insert(oid, Arc::downgrade(&open));
-    step!("file.listed");
-    fence(Ordering::SeqCst);
-    let made = write::link_in(core, &inside, &link, Stored::Inline(&[]), None, ids);
-    drop(inside);
-    made?;
+    let mut listed = None;
+    let before = |inside: &Inside<'_>, oid| {
+        // Where the list is full, an age keeps it: any that is not above the commit's does.
+        let hold = inside.lease().use_object(oid, ObjectUse::Open, inside.catalog().last_id()?);
+        let open = OpenFile::new(core, oid, hold, false);
+        lock(&core.files.known).insert(oid, Arc::downgrade(&open));
+        listed = Some(open);
+        step!("file.listed");
+        fence(Ordering::SeqCst);
+        Ok(())
+    };
+    write::link_object(core, &link, Stored::Inline(&[]), None, before)?;
+    let Some(open) = listed else { unreachable!("it was listed before it was there") };
     step!("file.made");
     Ok(File { open, session: Arc::clone(&realm.session), writable: write })
 }
