@@ -252,8 +252,16 @@ pub(crate) fn crowd(home: &Home, log: &File, seed: u64, version: u64) -> engram:
     }
 }
 
+/// Looks whether a file is open as it was opened, and to append only if that was asked for.
+fn check_flags(file: &File, as_opened: i32) -> io::Result<()> {
+    let flags = calls::flags_of(file)? & (libc::O_ACCMODE | libc::O_APPEND);
+    assert_eq!(flags, as_opened, "a file is open otherwise than it was opened");
+    Ok(())
+}
+
 /// Appends a record in one call, by a descriptor that others may share.
 fn add(mut log: &File, data: &[u8], version: u64) -> io::Result<()> {
+    check_flags(log, libc::O_WRONLY | libc::O_APPEND)?;
     match version % 4 {
         0 => Stream::of(log.try_clone()?, "a", data.len())?.write(data),
         // The place is of no account where the end is.
@@ -290,6 +298,7 @@ fn storm(home: &Home, random: &mut Random) -> io::Result<()> {
 
 /// Changes a file that others may be taking away, once or twice.
 fn disturb(file: &File, random: &mut Random) -> io::Result<()> {
+    check_flags(file, libc::O_RDWR)?;
     for _ in 0..=random.below(2) {
         let (place, many) = (random.below(WORDS), 1 + random.below(3000));
         let (at, len) = (place * 8, many * 8);

@@ -157,10 +157,12 @@ fn look_at_view(fs: &Fs, ino: Ino) -> Result<(), Errno> {
 pub(crate) fn check_words(bytes: &[u8], first: u64) {
     assert!(bytes.len().is_multiple_of(8), "a file of words has {} bytes", bytes.len());
     let words = Words::Copied(bytes);
-    for at in 0..words.len() {
-        let (word, place) = (words.at(at), first + at as u64);
-        assert!(word == 0 || word == word_at(place), "word {place} of a file is {word:#x}");
-    }
+    let is_own =
+        |at: usize| matches!(words.at(at), 0) || words.at(at) == word_at(first + at as u64);
+    let Some(wrong) = (0..words.len()).find(|at| !is_own(*at)) else { return };
+    let many = (wrong..words.len()).take_while(|at| !is_own(*at)).count();
+    let (word, place) = (words.at(wrong), first + wrong as u64);
+    panic!("word {place} of {} of a file is {word:#x}, and {many} are others'", words.len());
 }
 
 /// Looks at all that everybody writes; how many things were looked at.

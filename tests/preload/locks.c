@@ -34,7 +34,8 @@ static void other(const char *what, int by) {
 		_exit(locked(opened(), by) == 0 ? 0 : errno == EAGAIN || errno == EACCES ? 1 : errno);
 	waitpid(pid, &status, 0);
 	status = WEXITSTATUS(status);
-	printf("%s, %s: %s\n", means[by], what, !status ? "free" : status == 1 ? "locked" : strerror(status));
+	const char *found = !status ? "free" : status == 1 ? "locked" : strerror(status);
+	printf("%s, %s: %s\n", means[by], what, found);
 	fflush(stdout);
 }
 

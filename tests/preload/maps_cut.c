@@ -1,5 +1,5 @@
-/* A file that is mapped while another process cuts it: what is behind its end is SIGBUS to touch, and
- * nothing else. */
+/* A file that is mapped while another process cuts it: what is behind its end is SIGBUS to touch,
+ * and nothing else. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <setjmp.h>

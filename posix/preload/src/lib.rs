@@ -28,7 +28,7 @@
 //! | [`handlers`] | signal handlers, which run between calls |
 //! | [`process`] | who asks, from where, and what a child gets |
 //! | [`traced`] | what is noted in a trace |
-//! | `steps` | the engine's steps, told to a program that asks for them: in builds for tests alone |
+//! | `steps` | the engine's steps, told to a program that asks: in builds for tests alone |
 //! | [`calls`] | the functions that take the place of libc's |
 
 #![expect(

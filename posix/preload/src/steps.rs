@@ -1,7 +1,7 @@
 //! Steps of the engine's protocols, told to a program that asks for them.
 //!
 //! This library has an engine of its own, which no program reaches. So a test that lets a program
-//! die at a step asks here. A build without the feature `faults` has no steps, and no such function.
+//! die at a step asks here. A build without the feature `faults` has no steps, nor this function.
 
 use engram::faults::on_step;
 
