@@ -17,6 +17,7 @@ int main(int argc, char **argv) {
 	snprintf(path, sizeof path, "%s/amid", argv[1]);
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600), ends[2];
 	memset(bytes, 'x', sizeof bytes);
+	pwrite(fd, bytes, 3, 0);
 	for (int round = 0; round < rounds; round++) {
 		char word;
 		pipe(ends);

@@ -138,7 +138,7 @@ impl OpenFile {
     pub(super) fn clear(&self, offset: u64, len: u64, frees: bool) -> Result<()> {
         let end = end_of(offset, len)?;
         if len == 0 {
-            fail!(Argument, "a range of 0 bytes cannot be cleared");
+            fail!(Argument, "a range of 0 bytes cannot be cleared: give at least one byte");
         }
         if self.fixed {
             return Err(self.keeps_size());
