@@ -17,12 +17,14 @@ int main(int argc, char **argv) {
 	snprintf(path, sizeof path, "%s/amid", argv[1]);
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600), ends[2];
 	memset(bytes, 'x', sizeof bytes);
-	pwrite(fd, bytes, 3, 0);
 	for (int round = 0; round < rounds; round++) {
 		char word;
 		pipe(ends);
 		pid_t pid = fork();
 		if (pid == 0) {
+			/* What a child does first takes longer than it is left to live: it is amid its writes. */
+			lseek(fd, 0, SEEK_SET);
+			write(fd, bytes, sizeof bytes);
 			write(ends[1], "", 1);
 			for (;;) {
 				lseek(fd, 0, SEEK_SET);
