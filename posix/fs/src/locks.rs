@@ -4,8 +4,14 @@
 //! of open file descriptions the description. Each owner's locks of a file are one taker's of the
 //! engine ([`engram::RangeLocks`]). So owners exclude each other wherever they are: in this front,
 //! in another one, in Python. `flock` locks all of a file, as on NFS: it meets `fcntl`'s locks.
+//!
+//! An owner may be several processes' at once: a description that they share. Then its taker is
+//! *shared*: each has a copy of the descriptor ([`Locks::share`], [`Locks::adopt`]), and the kernel
+//! drops the locks with the last one. A shared taker stays when it has nothing locked any more:
+//! another process may lock by its copy.
 
 use std::collections::HashMap;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engram::{File, LockMode, LockedRange, RangeLocks};
@@ -54,6 +60,8 @@ pub struct Taker {
 struct Held {
     ranges: Arc<RangeLocks>,
     description: u64,
+    /// Whether other processes have the taker's descriptor, too.
+    is_shared: bool,
     /// A stand-in of this process's own goes with the file.
     _file: File,
 }
@@ -81,9 +89,25 @@ fn ranges_of(file: &File) -> Result<RangeLocks> {
 pub struct Forking<'l>(MutexGuard<'l, HashMap<(Ino, u64), Held>>);
 
 impl Forking<'_> {
+    /// What an owner has of a file, which other processes have, too, from now on: its descriptor.
+    pub fn share(&mut self, ino: Ino, owner: u64) -> Option<RawFd> {
+        self.0.get_mut(&(ino, owner)).map(Held::share)
+    }
+
     /// In the child, which has its parent's locks but for those that are of these owners.
     pub fn drop_of(mut self, is_parents: impl Fn(u64) -> bool) {
         self.0.retain(|(_, owner), _| !is_parents(*owner));
+    }
+}
+
+impl Held {
+    fn seen(&self) -> (Arc<RangeLocks>, bool) {
+        (Arc::clone(&self.ranges), self.is_shared)
+    }
+
+    fn share(&mut self) -> RawFd {
+        self.is_shared = true;
+        self.ranges.descriptor()
     }
 }
 
@@ -109,17 +133,79 @@ impl Locks {
         // That may take a while: others go on.
         let opened = Arc::new(ranges_of(file)?);
         let mut held = self.held();
-        if held.len() >= self.most {
-            refuse!(ENOLCK, "{} locks are held, and there is no room for more", held.len());
-        }
+        self.check_room(&held)?;
         let new = Held {
-            ranges: Arc::clone(&opened),
+            ranges: opened,
             description: taker.description,
+            is_shared: false,
             _file: file.clone(),
         };
         let known = held.entry(key).or_insert(new);
         known.description = taker.description;
         Ok(Some(Arc::clone(&known.ranges)))
+    }
+
+    fn check_room(&self, held: &HashMap<(Ino, u64), Held>) -> Result<()> {
+        if held.len() >= self.most {
+            refuse!(ENOLCK, "{} locks are held, and there is no room for more", held.len());
+        }
+        Ok(())
+    }
+
+    /// Whether other processes have what the owner has of a file.
+    pub fn is_shared(&self, ino: Ino, owner: u64) -> bool {
+        self.held().get(&(ino, owner)).is_some_and(|held| held.is_shared)
+    }
+
+    /// What the owner has of a file, or will have, is other processes', too, from now on: `hand` is
+    /// given the descriptor for them. Where it fails, all is as before.
+    pub fn share(
+        &self,
+        handle: &Handle,
+        taker: Taker,
+        hand: impl FnOnce(RawFd) -> Result<()>,
+    ) -> Result<()> {
+        let key = (handle.ino(), taker.owner);
+        loop {
+            let Some(ranges) = self.of(handle, taker)? else { return Ok(()) };
+            let shared = self.held().get_mut(&key).map(Held::share);
+            // Another thread of the owner may have let go of all that it had just before.
+            if shared != Some(ranges.descriptor()) {
+                continue;
+            }
+            return hand(ranges.descriptor()).inspect_err(|_| {
+                if let Some(known) = self.held().get_mut(&key) {
+                    known.is_shared = false;
+                }
+            });
+        }
+    }
+
+    /// The owner has of a file what another process has handed over: the descriptor.
+    pub fn adopt(
+        &self,
+        handle: &Handle,
+        taker: Taker,
+        descriptor: OwnedFd,
+        is_shared: bool,
+    ) -> Result<()> {
+        let Some(file) = handle.file() else { return Ok(()) };
+        let ranges = Arc::new(file.range_locks_handed(descriptor)?);
+        let description = taker.description;
+        let new = Held { ranges, description, is_shared, _file: file.clone() };
+        let mut held = self.held();
+        self.check_room(&held)?;
+        let before = held.insert((handle.ino(), taker.owner), new);
+        drop(held);
+        drop(before);
+        Ok(())
+    }
+
+    /// The files of which an owner has locks, each with its descriptor.
+    pub fn descriptors(&self, owner: u64) -> Vec<(Ino, RawFd)> {
+        let held = self.held();
+        let own = held.iter().filter(|((_, whose), _)| *whose == owner);
+        own.map(|((ino, _), held)| (*ino, held.ranges.descriptor())).collect()
     }
 
     /// Locks a range; `false` if another owner has some of it. What is only shown is nobody's to
@@ -147,10 +233,10 @@ impl Locks {
 
     /// Lets go of a range.
     pub fn unlock(&self, handle: &Handle, owner: u64, range: ByteRange) -> Result<()> {
-        let known = self.held().get(&(handle.ino(), owner)).map(|held| Arc::clone(&held.ranges));
-        let Some(ranges) = known else { return Ok(()) };
+        let known = self.held().get(&(handle.ino(), owner)).map(Held::seen);
+        let Some((ranges, is_shared)) = known else { return Ok(()) };
         ranges.unlock(range.from, range.len)?;
-        if range == ALL {
+        if range == ALL && !is_shared {
             self.closed(handle.ino(), owner);
         }
         Ok(())

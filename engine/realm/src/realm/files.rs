@@ -83,6 +83,7 @@ mod view;
 mod write;
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
@@ -527,6 +528,12 @@ impl File {
     pub fn range_locks(&self) -> Result<RangeLocks> {
         self.check_open()?;
         ranges::open(&self.open)
+    }
+
+    /// The locks of a taker who has handed over their descriptor ([`RangeLocks::descriptor`]).
+    pub fn range_locks_handed(&self, descriptor: OwnedFd) -> Result<RangeLocks> {
+        self.check_open()?;
+        Ok(ranges::handed(&self.open, descriptor.into()))
     }
 
     /// Where a range of it lies in this process's memory, as far as the file goes: a piece for each

@@ -7,7 +7,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,8 +75,19 @@ impl RangeLocks {
         Ok(RangeLocks::of(file, None))
     }
 
+    /// The locks of a taker that another process has, too: it has handed its descriptor over.
+    /// `path` is the stand-in's name, if it has one.
+    pub fn of_handed(file: File, path: Option<PathBuf>) -> RangeLocks {
+        RangeLocks::of(file, path)
+    }
+
     fn of(file: File, path: Option<PathBuf>) -> RangeLocks {
         RangeLocks { file, path, forks: forks(), is_left: AtomicBool::new(false) }
+    }
+
+    /// The taker's descriptor: whoever has a copy of it is the same taker.
+    pub fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 
     /// Leaves the locks to a forked process that has the taker's descriptor, too: dropping this

@@ -44,6 +44,15 @@ pub(super) fn open(open: &OpenFile) -> Result<RangeLocks> {
     RangeLocks::of_own(open.stand_in.get().expect("it has been set"))
 }
 
+/// The locks of a taker who has handed over a descriptor of the file's stand-in.
+pub(super) fn handed(open: &OpenFile, descriptor: StdFile) -> RangeLocks {
+    let path = open.core.setup.dir.join(STAND_INS).join(format!("{:016x}", open.oid));
+    let of = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+    let named = std::fs::symlink_metadata(&path).map(of).ok();
+    let is_named = named.is_some() && descriptor.metadata().map(of).ok() == named;
+    RangeLocks::of_handed(descriptor, is_named.then_some(path))
+}
+
 /// Opens the stand-in that all processes share; `None` where this one may not make files.
 fn open_shared(setup: &Setup, name: &str) -> Result<Option<RangeLocks>> {
     let folder = setup.dir.join(STAND_INS);
