@@ -243,6 +243,19 @@ impl Shared {
         }
     }
 
+    /// The descriptions that this process has.
+    pub fn own(&self) -> impl Iterator<Item = usize> {
+        let words = self.row().into_iter().flatten().enumerate();
+        words.flat_map(|(at, word)| {
+            let mut bits = word.load(Ordering::Relaxed);
+            std::iter::from_fn(move || {
+                let bit = bits.trailing_zeros() as usize;
+                bits &= bits.wrapping_sub(1);
+                (bit < 64).then_some(at * 64 + bit)
+            })
+        })
+    }
+
     /// This process's row; `None` in a child for which there was none: what it has stays taken.
     fn row(&self) -> Option<&'static [AtomicU64; WORDS]> {
         self.table.rows.get(ROW.load(Ordering::Relaxed))
@@ -256,11 +269,18 @@ impl Shared {
         };
         let own = self.table.processes.iter().position(is_own);
         let Some(row) = own.or_else(|| self.free_row(pid)) else { return false };
-        // What the program before had is not this one's, unless it is handed over.
-        self.clear_row(row);
+        if own.is_none() {
+            self.clear_row(row);
+        }
         self.begin_row(row, pid);
         ROW.store(row, Ordering::Relaxed);
         true
+    }
+
+    /// Of what the program before had, this one has no more than this: all that was handed over has
+    /// been taken over. Until then nobody else may take it for the last one's.
+    pub fn keep_only(&self, is_kept: impl Fn(usize) -> bool) {
+        self.own().filter(|number| !is_kept(*number)).for_each(|number| self.give_up(number));
     }
 
     fn begin_row(&self, row: usize, pid: u32) {

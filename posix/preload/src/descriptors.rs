@@ -428,13 +428,12 @@ pub fn adopt(numbers: &[u8]) -> Vec<c_int> {
     for fd in &leases {
         note_hidden(*fd);
     }
-    if descriptions::handed(file, marker).is_none() {
-        return leases;
-    }
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return leases };
+    let Some(shared) = descriptions::handed(file, marker) else { return leases };
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let numbers: Vec<c_int> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     numbers.into_iter().filter(|fd| !is_hidden(*fd)).for_each(take_in);
+    shared.keep_only(|number| PLACES[number].users.load(Ordering::Relaxed) > 0);
     leases
 }
 
