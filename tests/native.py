@@ -33,6 +33,7 @@ PACKAGES = {
     "pkg-config": "pkg-config",
     "fusermount3": "fuse3",
     "rsync": "rsync",
+    "flock": "util-linux",
 }
 """Programs, and the packages of Debian that have them."""
 

@@ -29,6 +29,7 @@ use engram_fs::{Asked, Errno, Folder, Handle, Ino, OpenFlags, Opened as FsOpened
 use crate::calls::locks;
 use crate::descriptions::{self, DESCRIPTIONS, Description, Shared, What};
 use crate::inside::Inside;
+use crate::keepers;
 use crate::process::Spin;
 use crate::real::{real, set_errno};
 use crate::streams::standard;
@@ -112,8 +113,9 @@ pub fn node(fd: c_int) -> Option<(&'static Tree, Ino)> {
 }
 
 impl Held {
-    fn of(number: usize) -> Option<Held> {
-        let users = &PLACES[number].users;
+    /// That of a description, if this process has it.
+    pub fn of(number: usize) -> Option<Held> {
+        let users = &PLACES.get(number)?.users;
         let more = |count: u32| (count > 0).then_some(count + 1);
         users.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).ok()?;
         Some(Held { number, shared: descriptions::there()? })
@@ -237,6 +239,7 @@ pub fn add(tree: &Tree, opened: FsOpened, flags: c_int) -> Result<c_int> {
         return Err(Errno::new(libc::ENFILE, "65,536 files of ours are open, and no more fit"));
     };
     let place = &PLACES[number];
+    drop(keepers::taken_out(number));
     // SAFETY: the description is new, so nobody has the place.
     unsafe { *place.body.get() = Some(body) };
     place.users.store(1, Ordering::Release);
@@ -341,7 +344,7 @@ pub fn hide(fd: c_int) -> c_int {
 }
 
 /// From which number on the engine's descriptors lie.
-fn high() -> c_int {
+pub fn high() -> c_int {
     static HIGH: AtomicU32 = AtomicU32::new(0);
     let known = HIGH.load(Ordering::Relaxed);
     if known != 0 {
@@ -451,6 +454,7 @@ pub fn take_in(fd: c_int) {
         if !shared.take_over(number, generation) {
             return;
         }
+        drop(keepers::taken_out(number));
         // SAFETY: nobody has the place, and no other takes it meanwhile.
         unsafe { *place.body.get() = Some(Body::Handed) };
         place.users.store(1, Ordering::Release);

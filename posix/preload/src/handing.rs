@@ -3,9 +3,10 @@
 //!
 //! The new program is told by its environment. [`HANDED`] has the numbers of the descriptors by
 //! which it finds the descriptions, and of the leases that keep its files until it has opened them;
-//! [`FOLDER`] has the working folder, if that is of ours. They are taken out of the environment
-//! before the program's `main` sees it. `LD_PRELOAD` and the variables of `engram run` are put in
-//! where the program has left them out: without this library its child reached no file of ours.
+//! [`FOLDER`] has the working folder, if that is of ours; [`LOCKS`] has what is locked. They are
+//! taken out of the environment before the program's `main` sees it. `LD_PRELOAD` and the variables
+//! of `engram run` are put in where the program has left them out: without this library its child
+//! reached no file of ours.
 //!
 //! *A program that cannot have the library* (a static one, or one that runs as another user) is
 //! given descriptors that can be neither read nor written. In a working folder of ours it would be
@@ -18,12 +19,15 @@
 //! descriptors, and closes them when it has opened a pool, and in it all the files it was handed.
 //! Where the filesystem below has no room for one lease more, it closes them first.
 
+mod locks;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use self::locks::LOCKS;
 use crate::descriptions::{self, HANDED};
 use crate::descriptors;
 use crate::inside::Inside;
@@ -92,7 +96,10 @@ pub fn take_over() {
     if let Some((tree, ino)) = variable(FOLDER).and_then(|folder| folder_of(&folder)) {
         process::go_to(tree, ino);
     }
-    for name in [HANDED, FOLDER] {
+    if let Some(kept) = variable(LOCKS) {
+        locks::take_over(&kept);
+    }
+    for name in [HANDED, FOLDER, LOCKS] {
         // SAFETY: a string; no other thread is there yet.
         unsafe { libc::unsetenv(name.as_ptr()) };
     }
@@ -141,9 +148,10 @@ fn name_of(entry: &[u8]) -> &[u8] {
 
 fn is_handed(entry: &[u8]) -> bool {
     let name = name_of(entry).strip_suffix(b"=");
-    [HANDED, FOLDER].iter().any(|one| name == Some(one.to_bytes()))
+    [HANDED, FOLDER, LOCKS].iter().any(|one| name == Some(one.to_bytes()))
 }
 
+/// Says whether a descriptor is closed when this process becomes another program.
 fn close_on_exec(fd: c_int, closes: bool) {
     let (command, flags) = (libc::F_SETFD, c_long::from(if closes { libc::FD_CLOEXEC } else { 0 }));
     real!(fcntl(fd: c_int, command: c_int, flags: c_long) -> c_int);
@@ -195,6 +203,7 @@ fn leave() -> Vec<c_int> {
 /// What a program is handed that this process is about to become.
 pub struct Handing {
     leases: Vec<c_int>,
+    locks: locks::Handed,
     environment: Vec<*const c_char>,
     /// The strings of it that are ours.
     own: Vec<CString>,
@@ -212,14 +221,19 @@ impl Handing {
     pub unsafe fn new(environment: *const *const c_char) -> Handing {
         let is_any = descriptors::make_real();
         let leases = if is_any { leave() } else { Vec::new() };
+        let locks = if is_any { locks::Handed::on() } else { locks::Handed::default() };
         // SAFETY: the caller's promise.
         let given = unsafe { strings(environment) };
-        let mut handing = Handing { leases, environment: Vec::new(), own: Vec::new() };
-        handing.fill(&given);
+        Handing::of(leases, locks, &given)
+    }
+
+    fn of(leases: Vec<c_int>, locks: locks::Handed, given: &[*const c_char]) -> Handing {
+        let mut handing = Handing { leases, locks, environment: Vec::new(), own: Vec::new() };
+        handing.fill(given);
         handing
     }
 
-    /// The same for a program that `popen` starts: this process goes on.
+    /// The same for a program that `popen` starts: this process goes on ([`Handing::keep_locks`]).
     ///
     /// # Safety
     ///
@@ -228,9 +242,12 @@ impl Handing {
         descriptors::make_real();
         // SAFETY: the caller's promise.
         let given = unsafe { strings(environment) };
-        let mut handing = Handing { leases: Vec::new(), environment: Vec::new(), own: Vec::new() };
-        handing.fill(&given);
-        handing
+        Handing::of(Vec::new(), locks::Handed::beside(), &given)
+    }
+
+    /// The program was started: no other inherits what keeps its locks.
+    pub fn keep_locks(&self) {
+        self.locks.take_back();
     }
 
     fn fill(&mut self, given: &[*const c_char]) {
@@ -242,6 +259,9 @@ impl Handing {
                 let _ = write!(numbers, ",{fd}");
             }
             self.add(HANDED, &numbers);
+        }
+        if let Some(named) = self.locks.named().map(str::to_owned) {
+            self.add(LOCKS, &named);
         }
         if let Some((tree, ino)) = process::folder() {
             self.add(FOLDER, &format!("{},{ino}", tree.number));
@@ -287,6 +307,7 @@ impl Handing {
 
     /// The process did not become another program.
     pub fn take_back(self) {
+        self.locks.take_back();
         for fd in &self.leases {
             close_on_exec(*fd, true);
         }

@@ -25,6 +25,7 @@
 //! | [`descriptors`] | numbers, and the descriptions that they stand for |
 //! | [`streams`] | FILEs of ours, and the three standard ones |
 //! | [`handing`] | what a program gets that is started |
+//! | [`keepers`] | what keeps the locks of descriptions that several processes have |
 //! | [`handlers`] | signal handlers, which run between calls |
 //! | [`process`] | who asks, from where, and what a child gets |
 //! | [`traced`] | what is noted in a trace |
@@ -42,6 +43,7 @@ mod descriptors;
 mod handing;
 mod handlers;
 mod inside;
+mod keepers;
 mod places;
 mod process;
 mod real;

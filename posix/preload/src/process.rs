@@ -319,8 +319,13 @@ extern "C" fn enter_fork() {
     FORKING.set(Some(Inside::nested()));
     crate::streams::before_fork();
     trees::all().iter().for_each(Tree::hold);
-    let opened = trees::all().iter().filter_map(Tree::opened);
-    LOCKS.set(opened.map(|opened| opened.locks.before_fork()).collect());
+    let opened = trees::all().iter().filter_map(|tree| {
+        let locks = tree.opened()?.locks.before_fork();
+        Some((tree.number, locks))
+    });
+    let mut locks: Vec<_> = opened.collect();
+    crate::keepers::before_fork(&mut locks);
+    LOCKS.set(locks.into_iter().map(|(_, locks)| locks).collect());
 }
 
 /// After it, in the child: it has none of what its parent has locked as a process.

@@ -4,22 +4,22 @@
 //! ([`engram_fs::Locks`]).
 //!
 //! A lock of the process goes with any descriptor of the file that it closes; a child has none of
-//! its parent's. One of the description goes with its last descriptor, in whichever process: those
-//! that were forked since it was taken have it, too.
-//!
-//! *Limit*: what a program becomes by `exec` has none of its locks, and of a description that two
-//! processes share already, each takes a lock for itself.
+//! its parent's. One of the description goes with its last descriptor, in whichever process, and
+//! each process that has the description may take it and let go of it ([`crate::keepers`]). Both go
+//! on in the program that a process becomes by `exec`.
 
 use std::ffi::{c_int, c_long, c_short};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use engram_fs::{ByteRange, Handle, LockMode, Result, Taker};
+use engram_fs::{ByteRange, Handle, LockMode, Locks, Result, Taker};
 use libc::off_t;
 
 use crate::calls::descriptors::refused;
 use crate::descriptors::{self, Held};
 use crate::handlers;
 use crate::inside::{Inside, is_inside};
+use crate::keepers;
 use crate::places::inside;
 use crate::real::{interpose, real, set_errno};
 use crate::trees::Tree;
@@ -31,10 +31,33 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 const DESCRIPTIONS: u64 = 1 << 40;
 
 /// Whose a lock is: the process's, or the description's.
-fn taker(held: &Held, by_process: bool) -> Taker {
-    let description = held.number() as u64;
-    let owner = if by_process { u64::from(std::process::id()) } else { DESCRIPTIONS | description };
-    Taker { owner, description }
+pub fn taker(held: &Held, by_process: bool) -> Taker {
+    let owner = if by_process { process() } else { owner_of(held.number()) };
+    Taker { owner, description: held.number() as u64 }
+}
+
+/// This process, as an owner of locks.
+pub fn process() -> u64 {
+    std::process::id().into()
+}
+
+/// A description, as an owner of locks.
+pub fn owner_of(description: usize) -> u64 {
+    DESCRIPTIONS | description as u64
+}
+
+/// The process has the locks that it had as another program. The thread is inside.
+pub fn adopt(held: &Held, descriptor: OwnedFd) -> Result<()> {
+    held.opened()?.locks.adopt(held.file()?, taker(held, true), descriptor, false)
+}
+
+/// The locks of a file, with what other processes have taken for its description. The thread is
+/// inside.
+fn joined(held: &Held, taker: Taker, locks: bool) -> Result<&'static Locks> {
+    if !is_a_process(taker.owner) {
+        keepers::join(held, taker, locks)?;
+    }
+    Ok(&held.opened()?.locks)
 }
 
 /// Whether locks are a process's, and no child has them.
@@ -53,6 +76,7 @@ pub fn closed(held: &Held) {
 /// The last descriptor of this process was closed; another process may have the description. The
 /// thread is inside.
 pub fn given_up(held: &Held, is_last: bool) {
+    drop(keepers::taken_out(held.number()));
     let Some(opened) = held.tree().and_then(Tree::opened) else { return };
     let (node, number) = (held.description().node(), held.number() as u64);
     if is_last {
@@ -88,7 +112,7 @@ fn range(held: &Held, lock: &libc::flock) -> Result<ByteRange> {
 fn try_lock(held: &Held, taker: Taker, mode: LockMode, range: ByteRange) -> c_int {
     inside(|| {
         let file = held.file()?;
-        let got = held.opened()?.locks.try_lock(file, taker, mode, range)?;
+        let got = joined(held, taker, true)?.try_lock(file, taker, mode, range)?;
         if got { Ok(0) } else { Err(refused(libc::EAGAIN, "another has a lock there")) }
     })
 }
@@ -114,7 +138,7 @@ fn wait(held: &Held, taker: Taker, mode: LockMode, range: ByteRange) -> c_int {
 
 fn unlock(held: &Held, taker: Taker, range: ByteRange) -> c_int {
     inside(|| {
-        held.opened()?.locks.unlock(held.file()?, taker.owner, range)?;
+        joined(held, taker, false)?.unlock(held.file()?, taker.owner, range)?;
         Ok(0)
     })
 }
@@ -175,7 +199,7 @@ fn tell(
 ) -> c_int {
     inside(|| {
         let file: &Handle = held.file()?;
-        let found = held.opened()?.locks.in_the_way(file, taker.owner, mode, range)?;
+        let found = joined(held, taker, false)?.in_the_way(file, taker.owner, mode, range)?;
         match found {
             None => lock.l_type = libc::F_UNLCK as c_short,
             Some(found) => {

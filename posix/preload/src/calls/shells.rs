@@ -135,6 +135,7 @@ fn with_environment<T>(call: impl FnOnce() -> T) -> T {
         environ = handing.environment();
         let done = call();
         environ = before;
+        handing.keep_locks();
         if swapped.len() >= 8 {
             swapped.remove(0);
         }
