@@ -26,6 +26,7 @@ SAID = ("Causality violation", "is held by nobody", "is missed", "deadlock", "th
 """What fails a test for a defect: what loom says, and what the tests assert."""
 
 LEASE = "engine/space/src/lease.rs"
+SHOWN = "engine/space/src/lease/shown.rs"
 LIST = "engine/space/src/lease/list.rs"
 WORDS = "engine/space/src/lease/words.rs"
 SNAPSHOTS = "engine/space/src/lease/held_snapshots.rs"
@@ -201,6 +202,20 @@ DEFECTS = (
         "freed_by > self.age",
         "freed_by > self.age.saturating_add(1)",
         "a_look_up_may_read_all_that_its_snapshot_shows",
+    ),
+    Defect(
+        "a view of a file pins the first of its runs alone",
+        SHOWN,
+        "runs.into_iter().map(",
+        "runs.into_iter().take(1).map(",
+        "a_view_of_a_file_keeps_each_of_its_runs",
+    ),
+    Defect(
+        "what is cut from a file is taken while its object is viewed",
+        RECLAIM,
+        "FreedOf::Cut(oid) => viewed(oid),",
+        "FreedOf::Cut(_) => false,",
+        "a_view_of_more_runs_than_it_may_pin_keeps_all_that_is_cut",
     ),
     Defect(
         "the dead hold what they held",

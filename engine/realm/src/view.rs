@@ -1,9 +1,9 @@
 //! Views and allocations: memory of the pool in somebody's hands.
 //!
-//! A claim keeps one extent from reuse, by a pin or an age of this process's lease, and keeps the
-//! realm's mappings alive. It knows nothing of the object: that may be replaced, moved or deleted,
-//! by anyone, and the pool's handles may be closed; the memory stays until the last claim on it, in
-//! any process, is gone.
+//! A claim keeps one extent from reuse, or what it shows of a file, by pins or an age of this
+//! process's lease, and keeps the realm's mappings alive. It knows nothing of the object: that may
+//! be replaced, moved or deleted, by anyone, and the pool's handles may be closed; the memory stays
+//! until the last claim on it, in any process, is gone.
 
 use crate::realm::checked;
 use crate::realm::look;
@@ -21,64 +21,59 @@ use engram_media::memory::Memory;
 use engram_ops::rows_mut::Reserved;
 use engram_records::extent::Extent;
 use engram_records::object::Stored;
-use engram_space::lease::{Hold, ObjectUse};
+use engram_space::lease::{Hold, Shown};
 
-/// One hold on one extent, given up on drop.
+/// One hold on one extent, or on what is shown of a file, given up on drop.
 pub struct Claim {
     core: Arc<Core>,
     extent: Extent,
-    hold: Hold,
+    kept: Kept,
     /// `None` only while it is dropped.
     memory: Option<Memory>,
     /// A scratch extent: the reservation ends with the claim.
     scratch: Option<Reserved>,
     /// Whether others know it as one that may write (see `checksum`).
     writing: bool,
-    /// The file that it holds open, with all its extents, rather than one extent.
-    file: Option<FileClaim>,
 }
 
-/// A file that a claim holds open.
-#[derive(Clone, Copy)]
-struct FileClaim {
-    oid: Oid,
+/// How a claim keeps what it has.
+enum Kept {
+    Extent(Hold),
+    File(FileClaim),
+}
+
+/// What a claim shows of a file.
+pub(crate) struct FileClaim {
+    /// The file.
+    pub oid: Oid,
+    /// How it is kept.
+    pub kept: Shown,
     /// Whether it has no holes.
-    whole: bool,
+    pub whole: bool,
 }
 
 impl Claim {
     /// Takes over a hold that the lease has just given, and becomes a user of the core.
     pub(crate) fn new(core: &Arc<Core>, extent: Extent, hold: Hold, memory: Memory) -> Self {
-        core.add_user();
         core.space.touched(extent);
+        Self::with(core, extent, Kept::Extent(hold), memory)
+    }
+
+    /// The same of what the lease keeps of a file, as this memory.
+    pub(crate) fn of_file(core: &Arc<Core>, file: FileClaim, memory: Memory) -> Self {
+        let extent = Extent { offset: 0, len: memory.len() };
+        Self::with(core, extent, Kept::File(file), memory)
+    }
+
+    fn with(core: &Arc<Core>, extent: Extent, kept: Kept, memory: Memory) -> Self {
+        core.add_user();
         Claim {
             core: Arc::clone(core),
             extent,
-            hold,
+            kept,
             memory: Some(memory),
             scratch: None,
             writing: false,
-            file: None,
-        }
-    }
-
-    /// The same of a file that the lease holds open, as this memory.
-    pub(crate) fn of_file(
-        core: &Arc<Core>,
-        oid: Oid,
-        hold: Hold,
-        memory: Memory,
-        whole: bool,
-    ) -> Self {
-        core.add_user();
-        Claim {
-            core: Arc::clone(core),
-            extent: Extent { offset: 0, len: memory.len() },
-            hold,
-            memory: Some(memory),
-            scratch: None,
-            writing: false,
-            file: Some(FileClaim { oid, whole }),
         }
     }
 
@@ -102,13 +97,11 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if self.writing {
-            checked::end_writing(&self.core, self.extent.offset);
+            checked::end_writing(&self.core, self.extent);
         }
-        match self.file {
-            Some(file) => {
-                self.core.gate.leave_object(file.oid, ObjectUse::View, self.hold);
-            }
-            None => self.core.gate.unpin(self.extent.offset, self.hold),
+        match &self.kept {
+            Kept::File(file) => self.core.gate.leave_shown(file.oid, &file.kept),
+            Kept::Extent(hold) => self.core.gate.unpin(self.extent, *hold),
         }
         if let Some(reserved) = self.scratch {
             space::give_back(&self.core, reserved);
@@ -151,7 +144,10 @@ impl View {
 
     /// Whether it is of a file, and if so, whether that has no holes, which cannot be written to.
     pub(crate) fn of_file(&self) -> Option<bool> {
-        self.claim.file.map(|file| file.whole)
+        match &self.claim.kept {
+            Kept::File(file) => Some(file.whole),
+            Kept::Extent(_) => None,
+        }
     }
 
     /// Makes all of it durable, as far as the medium can.

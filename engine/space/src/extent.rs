@@ -18,11 +18,14 @@ use engram_records::extent::SIZE_MAX;
 
 mod allocator;
 mod arena;
+mod ranges;
 pub mod reclaim;
 mod vacant;
 
 pub use allocator::{Wanted, allocate, covers, free_rows, insert_free, parse_free, parse_size_key};
 pub use arena::{Arena, Growing, Span};
+pub use ranges::Ranges;
+pub(crate) use ranges::joined;
 pub use reclaim::{
     ExtentHolder, Floor, FreedOf, Pending, end_reservation, freed_row, has_reserved, pending_rows,
     reclaim, reserve_row, reserving, take_back,

@@ -29,9 +29,12 @@
 //! read the old epoch has, in that look-up's view, committed already all that it may reuse.
 //!
 //! **An object that is open** has a slot, too: its id, from within the look-up that finds it.
-//! Reclaim spares what it had if it goes meanwhile. One that is viewed as a whole has a slot of
-//! another kind: then it also spares what is cut from it. So one slot serves a file of any number
-//! of segments.
+//! Reclaim spares what it had if it goes meanwhile.
+//!
+//! **A file is cut** while it is viewed, and its first segment may be an extent that was viewed
+//! before it was a file. So a pin of whole pages says how many, and keeps each part of them. A view
+//! of a file has a pin for each run of pages that it shows. One that shows very many has a single
+//! slot with the object's id instead (`shown`): then reclaim spares all that is cut from it.
 //!
 //! **A full pin list** keeps the age: the view holds its look-up's age instead of a pin, which
 //! guards its extent (and, until it ends, everything freed since).
@@ -56,6 +59,7 @@ mod list;
 mod locks;
 mod peers;
 mod ranges;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -73,6 +77,7 @@ pub use locks::LockMode;
 pub use locks::{LockFile, gate, held, holders_by_files, place};
 pub use peers::{Dead, Peers};
 pub use ranges::{LockedRange, RangeLocks, own_stand_in};
+pub use shown::Shown;
 pub(crate) use words::Pin;
 pub use words::{CALLED_IN, ObjectUse, PINS_MAX, UsedObject};
 use words::{Mutex, MutexGuard, Ordering, fence, pin_word};
@@ -84,6 +89,7 @@ use engram_base::faults::step;
 use engram_base::guest;
 use engram_base::id::Oid;
 use engram_base::random;
+use engram_records::extent::Extent;
 
 /// No look-up runs.
 pub const IDLE: u64 = u64::MAX;
@@ -184,7 +190,7 @@ struct Local {
     snapshots: Vec<(u64, u64)>,
     /// For each pin, as its slot has it while nobody writes, the slot and how many share it.
     pins: HashMap<u64, (usize, u32)>,
-    /// For each offset that views may write to, how many.
+    /// For each extent that views may write to, by the word of its pin, how many.
     writers: HashMap<u64, u32>,
     /// Slots that were used and are free again.
     free_slots: Vec<usize>,
@@ -389,12 +395,11 @@ impl Lease {
         self.change(|local| drop_age(local, age));
     }
 
-    /// Keeps an extent from reuse. The caller is within a look-up of this age that shows it, or
-    /// has it reserved.
-    pub fn pin(&self, offset: u64, age: u64) -> Hold {
-        self.take_slot(pin_word(offset, false), age, |local| {
-            pin_word(offset, local.writers.contains_key(&offset))
-        })
+    /// Keeps an extent from reuse, with each part of it if it is of whole pages. The caller is
+    /// within a look-up of this age that shows it, or has it reserved.
+    pub fn pin(&self, extent: Extent, age: u64) -> Hold {
+        let word = pin_word(extent, false);
+        self.take_slot(word, age, |local| pin_word(extent, local.writers.contains_key(&word)))
     }
 
     /// Keeps an object open, or viewed. The caller is within a look-up of this age that shows it.
@@ -435,8 +440,8 @@ impl Lease {
     }
 
     /// Gives up one hold on an extent.
-    pub fn unpin(&self, offset: u64, hold: Hold) {
-        self.give_slot(pin_word(offset, false), hold);
+    pub fn unpin(&self, extent: Extent, hold: Hold) {
+        self.give_slot(pin_word(extent, false), hold);
     }
 
     fn give_slot(&self, word: u64, hold: Hold) {
@@ -459,37 +464,42 @@ impl Lease {
         }
     }
 
-    /// A view that holds the extent at `offset` may write to it from now on; others see that.
-    pub fn begin_writing(&self, offset: u64) {
-        let mut local = self.lock();
-        let count = local.writers.entry(offset).or_default();
+    /// A view that holds an extent may write to it from now on; others see that.
+    pub fn begin_writing(&self, extent: Extent) {
+        let (word, mut local) = (pin_word(extent, false), self.lock());
+        let count = local.writers.entry(word).or_default();
         *count += 1;
         if *count == 1
-            && let Some((slot, _)) = local.pins.get(&pin_word(offset, false))
+            && let Some((slot, _)) = local.pins.get(&word)
         {
-            self.file.words().pins()[*slot].store(pin_word(offset, true), Ordering::Release);
+            self.file.words().pins()[*slot].store(pin_word(extent, true), Ordering::Release);
         }
     }
 
     /// Takes back that a view writes here, as its pin goes next. Says whether it was the last
     /// writer here.
-    pub fn end_writing(&self, offset: u64) -> bool {
-        let mut local = self.lock();
-        let Some(count) = local.writers.get_mut(&offset) else { return false };
+    pub fn end_writing(&self, extent: Extent) -> bool {
+        let (word, mut local) = (pin_word(extent, false), self.lock());
+        let Some(count) = local.writers.get_mut(&word) else { return false };
         *count -= 1;
         if *count > 0 {
             return false;
         }
-        local.writers.remove(&offset);
-        if let Some((slot, _)) = local.pins.get(&pin_word(offset, false)) {
-            self.file.words().pins()[*slot].store(pin_word(offset, false), Ordering::Release);
+        local.writers.remove(&word);
+        if let Some((slot, _)) = local.pins.get(&word) {
+            self.file.words().pins()[*slot].store(word, Ordering::Release);
         }
         true
     }
 
-    /// Whether a view of this process may write to the extent at `offset`.
-    pub fn writes(&self, offset: u64) -> bool {
-        self.lock().writers.contains_key(&offset)
+    /// Whether a view of this process may write to an extent.
+    pub fn writes(&self, extent: Extent) -> bool {
+        self.lock().writers.contains_key(&pin_word(extent, false))
+    }
+
+    /// Whether so many slots are free.
+    fn has_room(&self, slots: usize) -> bool {
+        self.lock().pins.len() + slots <= PINS_MAX
     }
 
     /// How many extents are pinned, and objects open.

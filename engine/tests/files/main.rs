@@ -8,6 +8,7 @@ mod copies;
 mod kills;
 mod names;
 mod processes;
+mod views;
 
 use engram::{File, IndexMode, NewObject, Oid, Placement, Properties, Realm};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::common::{Fixture, Line, Random, alone, attach, fork, seed, sound};
+use super::common::{Fixture, Line, Random, alone, attach, contents, fork, seed, sound};
 use super::{all, created, make, make_open};
-use engram::{Clash, File, Kind, Member, Mode, NamedFile, Oid, Realm};
+use engram::{Clash, File, Kind, Member, Mode, NamedFile, Oid, Payload, Realm, View};
 
 const LINES: u64 = 5_000;
 
@@ -132,6 +132,7 @@ fn a_child_has_the_files_of_its_parent() {
 /// is read is such a word, or zero.
 const FILES: u64 = 4;
 const WORDS: u64 = 100_000;
+const PAGE: u64 = 4096;
 
 fn word_at(place: u64) -> u64 {
     place | 0xabcd << 40
@@ -150,6 +151,7 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
     let (_pool, realm) = attach(path, Mode::ReadWrite);
     let root = realm.root();
     let mut open_files: Vec<File> = Vec::new();
+    let mut views: Vec<(u64, View)> = Vec::new();
     for _ in 0..steps {
         let name = format!("file-{}", random.below(FILES));
         let other = format!("file-{}", random.below(FILES));
@@ -157,7 +159,7 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
             let passing = [Kind::NotFound, Kind::Exists, Kind::Busy, Kind::PoolFull];
             assert!(passing.contains(&error.kind()), "{error:?}");
         };
-        match random.below(12) {
+        match random.below(14) {
             0 => match realm.lookup(root, &name).unwrap() {
                 None if random.below(2) == 0 => match make_open(&realm, &name) {
                     Ok(file) if open_files.len() < 8 => open_files.push(file),
@@ -196,6 +198,22 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
                 Err(error) => gone(error),
             },
             _ if open_files.is_empty() => {}
+            12 => {
+                let file = &open_files[random.below(open_files.len() as u64) as usize];
+                let from = random.below(WORDS * 8 / PAGE) * PAGE;
+                match file.view_part(from, (1 + random.below(30)) * PAGE, false) {
+                    Ok(Some(Payload::Extent(view))) if views.len() < 12 => {
+                        views.push((from / 8, view));
+                    }
+                    shown => drop(shown.map_err(gone)),
+                }
+            }
+            13 => {
+                views.iter().for_each(|(first, view)| check_words(&contents(view), *first));
+                if views.len() > 4 {
+                    drop(views.swap_remove(random.below(views.len() as u64) as usize));
+                }
+            }
             action => {
                 let file = &open_files[random.below(open_files.len() as u64) as usize];
                 let done = one_step(file, action, &mut random);

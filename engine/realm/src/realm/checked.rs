@@ -69,18 +69,18 @@ pub(crate) fn set_checksum(core: &Arc<Core>, oid: Oid, view: &View) -> Result<()
 
 /// This process's last writable view of an extent goes: the work that a flush could not do is done
 /// now.
-pub(crate) fn end_writing(core: &Arc<Core>, offset: u64) {
+pub(crate) fn end_writing(core: &Arc<Core>, extent: Extent) {
     let owed = {
         let Ok(inside) = core.enter() else { return };
-        if !inside.lease().end_writing(offset) {
+        if !inside.lease().end_writing(extent) {
             return;
         }
-        lock(&core.holdings.owed).remove(&offset)
+        lock(&core.holdings.owed).remove(&extent.offset)
     };
     // On an error the value stays without a checksum.
     if let Some(oid) = owed
         && let Ok((Payload::Extent(view), _)) = look::payload(core, oid, false)
-        && view.extent().offset == offset
+        && view.extent() == extent
     {
         let _ = set_checksum(core, oid, &view);
     }
@@ -90,7 +90,7 @@ pub(crate) fn end_writing(core: &Arc<Core>, offset: u64) {
 /// object. With `alone`, not while anybody may be writing to the value.
 fn swap(core: &Arc<Core>, inside: &Inside<'_>, swap: &Swap, alone: bool) -> Result<Swapped> {
     let offset = swap.extent.offset;
-    if alone && inside.own_leases().any(|lease| lease.writes(offset)) {
+    if alone && inside.own_leases().any(|lease| lease.writes(swap.extent)) {
         lock(&core.holdings.owed).insert(offset, swap.oid);
         return Ok(Swapped::Other);
     }

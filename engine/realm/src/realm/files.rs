@@ -65,7 +65,7 @@
 //! | `small` | files without segments, and how they get some |
 //! | `ranges` | locks of ranges |
 //! | `pieces` | where a range lies in memory, for traces |
-//! | `view` | a file as one piece of memory |
+//! | `view` | a file, or a part of it, as one piece of memory |
 //! | `join` | segments that touch, made one by a compaction |
 //! | `orphans` | files without names, when nobody has them open any more |
 
@@ -109,7 +109,7 @@ use engram_records::extent::{Extent, PAGE};
 use engram_records::object::{NewObject, ObjectInfo, Placement, Record, Stored};
 use engram_records::segmented::HeadFacts;
 use engram_records::stamp::Stamp;
-use engram_space::lease::{Hold, ObjectUse, RangeLocks};
+use engram_space::lease::{Hold, RangeLocks};
 use std::time::SystemTime;
 
 pub use self::opening::NamedFile;
@@ -117,7 +117,7 @@ pub(crate) use self::orphans::sweep as sweep_orphans;
 pub use self::orphans::sweep_all as sweep_all_orphans;
 pub use self::pieces::FilePiece;
 pub use self::segments::FileSegment;
-pub(super) use self::view::{fill_holes, touch, view_in};
+pub(super) use self::view::{ViewedPart, fill_holes, touch, view_in};
 
 /// The least and the most that a file grows by at a time, where nobody says.
 const GROWTH: (u64, u64) = (64 << 10, 64 << 20);
@@ -728,7 +728,7 @@ impl Drop for OpenFile {
                 known.remove(&self.oid);
             }
         }
-        self.core.gate.leave_object(self.oid, ObjectUse::Open, self.hold);
+        self.core.gate.close_object(self.oid, self.hold);
         step!("file.closed");
         orphans::after_close(&self.core);
         self.core.remove_user();

@@ -14,7 +14,7 @@ use engram_base::id::Oid;
 use engram_catalog::{Catalog, ReadTxn};
 use engram_records::extent::Extent;
 use engram_space::extent::Arena;
-use engram_space::lease::{Children, Hold, Lease, ObjectUse, Spare};
+use engram_space::lease::{Children, Hold, Lease, ObjectUse, Shown, Spare};
 
 /// What a fork, an open or a close replaces.
 pub struct State {
@@ -82,17 +82,24 @@ impl Gate {
         state.lease.iter().chain(&state.inherited).map(Lease::id).collect()
     }
 
-    /// Gives up a hold on an object.
-    pub(crate) fn leave_object(&self, oid: Oid, how: ObjectUse, hold: Hold) {
+    /// Gives up a hold on an object that was open.
+    pub(crate) fn close_object(&self, oid: Oid, hold: Hold) {
         if let Some(lease) = &self.read().lease {
-            lease.leave_object(oid, how, hold);
+            lease.leave_object(oid, ObjectUse::Open, hold);
         }
     }
 
     /// Gives up a hold.
-    pub(crate) fn unpin(&self, offset: u64, hold: Hold) {
+    pub(crate) fn unpin(&self, extent: Extent, hold: Hold) {
         if let Some(lease) = &self.read().lease {
-            lease.unpin(offset, hold);
+            lease.unpin(extent, hold);
+        }
+    }
+
+    /// Gives up what a view of a file kept.
+    pub(crate) fn leave_shown(&self, oid: Oid, shown: &Shown) {
+        if let Some(lease) = &self.read().lease {
+            lease.leave_shown(oid, shown);
         }
     }
 }
@@ -200,14 +207,21 @@ impl<'a> LookUp<'a> {
         drop(self.txn.take());
     }
 
-    /// Keeps an object open, or viewed, that this snapshot shows.
-    pub(crate) fn use_object(&self, oid: Oid, how: ObjectUse) -> Hold {
-        self.lease.map_or(Hold::Aged(self.age), |lease| lease.use_object(oid, how, self.age))
+    /// Keeps an object open that this snapshot shows.
+    pub(crate) fn open_object(&self, oid: Oid) -> Hold {
+        let open = |lease: &Lease| lease.use_object(oid, ObjectUse::Open, self.age);
+        self.lease.map_or(Hold::Aged(self.age), open)
+    }
+
+    /// Keeps extents of a file that this snapshot shows, for a view.
+    pub(crate) fn keep_shown(&self, oid: Oid, extents: Vec<Extent>) -> Shown {
+        let keep = |lease: &Lease| lease.keep_shown(oid, extents, self.age);
+        self.lease.map_or(Shown::Whole(Hold::Aged(self.age)), keep)
     }
 
     /// Keeps an extent that this snapshot shows.
     pub(crate) fn pin(&self, extent: Extent) -> Hold {
-        self.lease.map_or(Hold::Aged(self.age), |lease| lease.pin(extent.offset, self.age))
+        self.lease.map_or(Hold::Aged(self.age), |lease| lease.pin(extent, self.age))
     }
 }
 

@@ -109,26 +109,34 @@ impl Holders {
     }
 }
 
-/// What one lease looks at.
-fn looking_of(file: &LeaseFile) -> Floor {
-    let mut looking = Floor { age: file.age(), ..Floor::default() };
-    file.note_pins(&mut looking);
-    looking
+/// A lease, and what it looks at.
+struct Looking {
+    seen: LeaseStatus,
+    pins: u64,
+    floor: Floor,
+}
+
+impl Looking {
+    fn of(seen: LeaseStatus, file: &LeaseFile) -> Self {
+        let mut floor = Floor { age: file.age(), ..Floor::default() };
+        let pins = file.note_pins(&mut floor);
+        Looking { seen, pins, floor }
+    }
 }
 
 /// Lists the holders of extents, locks and pages.
 pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
     let own: HashSet<u64> = inside.own_leases().map(Lease::id).collect();
     let epoch = inside.catalog().growth().lease_epoch();
-    let mut leases: Vec<(LeaseStatus, Floor)> =
-        inside.own_leases().map(|lease| (lease.seen(), looking_of(lease.file()))).collect();
+    let own_looking = inside.own_leases().map(|lease| Looking::of(lease.seen(), lease.file()));
+    let mut leases: Vec<Looking> = own_looking.collect();
     {
         let mut peers = lock(&core.space.peers);
         // Anew: of those that have gone nobody tells.
         peers.forget();
         peers.refresh(&core.setup.leases(), epoch, inside.lease().id())?;
         for (seen, file) in peers.all().filter(|(seen, _)| !own.contains(&seen.id)) {
-            leases.push((seen, looking_of(file)));
+            leases.push(Looking::of(seen, file));
         }
     }
     let commits = inside.catalog().last_id()?;
@@ -138,6 +146,8 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
         Holders { commits, maintenance: failure::last(core, inside), ..Holders::default() };
     let mut reserved = BTreeMap::<u64, u64>::new();
     let mut held = vec![0_u64; leases.len()];
+    let mut all = Floor { age: IDLE, ..Floor::default() };
+    leases.iter().filter(|one| one.seen.alive).for_each(|one| all.join(&one.floor));
     for row in pending {
         let extent = row.extent;
         match row.holder {
@@ -146,18 +156,18 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
                 holders.reserved += extent.len;
             }
             ExtentHolder::Txn(freed_by) => {
-                let mut any = false;
-                for (place, (seen, looking)) in leases.iter().enumerate() {
-                    if seen.alive && looking.holds(&row, freed_by) {
-                        held[place] += extent.len;
-                        any = true;
+                let parts = all.held(&row, freed_by);
+                holders.held += parts;
+                holders.reclaimable += extent.len - parts;
+                for (held, one) in held.iter_mut().zip(&leases) {
+                    if one.seen.alive {
+                        *held += one.floor.held(&row, freed_by);
                     }
                 }
-                *(if any { &mut holders.held } else { &mut holders.reclaimable }) += extent.len;
             }
         }
     }
-    for ((seen, looking), held) in leases.iter().zip(held) {
+    for (Looking { seen, pins, floor }, held) in leases.iter().zip(held) {
         holders.leases.push(LeaseInfo {
             id: seen.id,
             pid: seen.pid,
@@ -165,8 +175,8 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
             alive: seen.alive,
             own: own.contains(&seen.id),
             since: seen.since,
-            behind: (seen.alive && looking.age != IDLE).then(|| behind(looking.age)),
-            pins: (looking.pins.len() + looking.objects.len()) as u64,
+            behind: (seen.alive && floor.age != IDLE).then(|| behind(floor.age)),
+            pins: *pins,
             reserved: reserved.get(&seen.id).copied().unwrap_or(0),
             held,
         });

@@ -444,7 +444,8 @@ fn pin_extent(
     let (stored, generation, segmented) = found;
     if let Some(segmented) = segmented {
         let looks = at.is_none().then_some(looks);
-        let payload = files::view_in(core, inside, &look, oid, segmented, write, looks)?;
+        let part = files::ViewedPart::all(write);
+        let payload = files::view_in(core, inside, &look, oid, segmented, part, looks)?;
         return Ok(payload.map(|payload| (payload, generation)));
     }
     let Some((extent, nbytes)) = stored else {
@@ -457,7 +458,7 @@ fn pin_extent(
     step!("view.looked");
     let mut claim = Claim::new(core, extent, hold, inside.arena().memory(extent));
     if write && core.setup.checksums {
-        inside.lease().begin_writing(extent.offset);
+        inside.lease().begin_writing(extent);
         claim = claim.writing();
     }
     Ok(Some((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation)))

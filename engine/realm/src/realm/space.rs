@@ -159,7 +159,7 @@ pub(super) fn hold(
     age: u64,
 ) -> Result<Claim> {
     reach(core, inside, extent.end())?;
-    let hold = inside.lease().pin(extent.offset, age);
+    let hold = inside.lease().pin(extent, age);
     step!("reserve.pinned");
     Ok(Claim::new(core, extent, hold, inside.arena().memory(extent)))
 }

@@ -11,6 +11,8 @@
 //! 3. no live lease pins the extent, views the object that it was of, or, where that is gone, has
 //!    it open.
 //!
+//! Where pins keep some pages of an extent, the rest of it is reusable: its row is cut.
+//!
 //! The reader stores age = PIN, fences, begins, finds the row, stores its pin, and only then age =
 //! IDLE. The allocator fences, then reads each age, then the pins. If the reader's fence comes
 //! first, the allocator sees PIN (or the pin that followed); if the allocator's comes first, the
@@ -19,6 +21,7 @@
 
 use std::collections::HashSet;
 
+use crate::extent::Ranges;
 use crate::extent::allocator::{checked, insert_free, parse_len};
 use crate::lease::{ObjectUse, Pin, UsedObject};
 use engram_base::error::Result;
@@ -33,33 +36,37 @@ use engram_records::extent::Extent;
 pub struct Floor {
     /// The least age; `u64::MAX` when all are idle.
     pub age: u64,
-    /// The offsets of every pinned extent.
+    /// The offsets of every pinned extent that is not of whole pages.
     pub pins: HashSet<u64>,
+    /// The pages that are pinned.
+    pub pages: Ranges,
     /// The objects that are open or viewed, as leases list them.
     pub objects: HashSet<UsedObject>,
 }
 
 /// What a floor says of a freed extent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// A view holds it: its own extent, and no other space.
+    /// A view holds all of it: its own extent, and no other space.
     Viewed,
-    /// A look-up may still find it.
-    Waits,
-    /// Nobody looks at it, and nobody can come to.
-    Free,
+    /// A look-up may still find it; so many bytes of it are in no view.
+    Waits(u64),
+    /// Of these parts, which are all of it or what is in no view, nobody looks at any, and nobody
+    /// can come to.
+    Free(Vec<Extent>),
 }
 
 impl Floor {
-    /// What is to become of the extent at `offset` that the committed transaction `freed_by` freed,
-    /// and that was of this.
-    pub(crate) fn fate(&self, offset: u64, of: FreedOf, freed_by: u64) -> Fate {
-        if self.pins.contains(&offset) || self.uses(of) {
-            Fate::Viewed
-        } else if freed_by > self.age {
-            Fate::Waits
-        } else {
-            Fate::Free
+    /// What is to become of an extent that the committed transaction `freed_by` freed, and that was
+    /// of this.
+    pub(crate) fn fate(&self, extent: Extent, of: FreedOf, freed_by: u64) -> Fate {
+        if self.pins.contains(&extent.offset) || self.uses(of) {
+            return Fate::Viewed;
+        }
+        match self.pages.outside(extent) {
+            parts if parts.is_empty() => Fate::Viewed,
+            parts if freed_by > self.age => Fate::Waits(parts.iter().map(|part| part.len).sum()),
+            parts => Fate::Free(parts),
         }
     }
 }
@@ -69,13 +76,25 @@ impl Floor {
     pub(crate) fn keep(&mut self, pin: Pin) {
         match pin {
             Pin::Extent { offset, .. } => drop(self.pins.insert(offset)),
+            Pin::Pages { pages, .. } => self.pages.add(pages),
             Pin::Object(word) => drop(self.objects.insert(word)),
         }
     }
 
-    /// Whether an extent that the committed transaction `freed_by` freed waits for this.
-    pub fn holds(&self, row: &Pending, freed_by: u64) -> bool {
-        self.fate(row.extent.offset, row.of, freed_by) != Fate::Free
+    /// Adds what another floor keeps.
+    pub fn join(&mut self, other: &Floor) {
+        self.age = self.age.min(other.age);
+        self.pins.extend(&other.pins);
+        other.pages.joined().iter().for_each(|pages| self.pages.add(*pages));
+        self.objects.extend(&other.objects);
+    }
+
+    /// How many bytes of an extent that the committed transaction `freed_by` freed wait for this.
+    pub fn held(&self, row: &Pending, freed_by: u64) -> u64 {
+        match self.fate(row.extent, row.of, freed_by) {
+            Fate::Viewed | Fate::Waits(_) => row.extent.len,
+            Fate::Free(parts) => row.extent.len - parts.iter().map(|part| part.len).sum::<u64>(),
+        }
     }
 
     /// Whether some process has an object open.
@@ -219,7 +238,12 @@ pub fn end_reservation(txn: &mut WriteTxn<'_>, lease: u64, extent: Extent) -> Re
 
 /// The row of an extent that this transaction frees.
 pub fn freed_row(txn: &mut WriteTxn<'_>, extent: Extent, of: FreedOf) -> Result<()> {
-    let key = pending_key(FREED, txn.id(), extent.offset);
+    freed_row_by(txn, txn.id(), extent, of)
+}
+
+/// The same of one that the transaction `freed_by` freed.
+fn freed_row_by(txn: &mut WriteTxn<'_>, freed_by: u64, extent: Extent, of: FreedOf) -> Result<()> {
+    let key = pending_key(FREED, freed_by, extent.offset);
     let (how, oid) = match of {
         FreedOf::Nothing => (0, 0),
         FreedOf::Gone(oid) => (1, oid),
@@ -293,17 +317,23 @@ pub fn reclaim(
         if freed_by >= txn.id() {
             return Ok(outcome);
         }
-        match floor.fate(extent.offset, of, freed_by) {
+        match floor.fate(extent, of, freed_by) {
             Fate::Viewed => {}
-            Fate::Waits => outcome.waiting += extent.len,
-            Fate::Free => {
+            Fate::Waits(bytes) => outcome.waiting += bytes,
+            Fate::Free(parts) => {
                 txn.delete(Table::ExtentsPending, &key)?;
                 step!("reclaim.taken");
-                insert_free(txn, extent)?;
-                outcome.bytes += extent.len;
+                let free: Ranges = parts.iter().copied().collect();
+                for kept in free.outside(extent) {
+                    freed_row_by(txn, freed_by, kept, of)?;
+                }
+                for part in parts {
+                    insert_free(txn, part)?;
+                    outcome.bytes += part.len;
+                }
             }
         }
-        from = pending_key(FREED, freed_by, extent.offset + 1);
+        from = pending_key(FREED, freed_by, extent.end());
     }
     outcome.resume = Some(from);
     Ok(outcome)

@@ -1,6 +1,7 @@
 //! The allocator beside a naive map of the arena, line by line.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -36,7 +37,7 @@ enum Step {
     Use { which: Index },
     Free { which: Index },
     TakeBack { lease: u64 },
-    Reclaim { behind: u64, pinned: Vec<Index>, rows_max: usize },
+    Reclaim { behind: u64, pinned: Vec<Index>, shown: Vec<(Index, u64)>, rows_max: usize },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -47,6 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     let within = (0..48u64, 1..32u64).prop_map(|(from, len)| (from << 16, len << 16));
     let leases = || select(LEASES.to_vec());
+    let shown = prop::collection::vec((any::<Index>(), 1..200u64), 0..4);
     prop_oneof![
         6 => (leases(), nbytes, any::<Index>(), prop::option::weighted(0.3, within)).prop_map(
             |(lease, nbytes, warm, within)| Step::Reserve { lease, nbytes, warm, within }
@@ -54,10 +56,22 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<Index>().prop_map(|which| Step::Use { which }),
         4 => any::<Index>().prop_map(|which| Step::Free { which }),
         1 => leases().prop_map(|lease| Step::TakeBack { lease }),
-        3 => (0..6u64, prop::collection::vec(any::<Index>(), 0..3), 1..6usize).prop_map(
-            |(behind, pinned, rows_max)| Step::Reclaim { behind, pinned, rows_max }
+        3 => (0..6u64, prop::collection::vec(any::<Index>(), 0..3), shown, 1..6usize).prop_map(
+            |(behind, pinned, shown, rows_max)| Step::Reclaim { behind, pinned, shown, rows_max }
         ),
     ]
+}
+
+/// Lines in order, as runs of lines that touch.
+fn runs(lines: impl Iterator<Item = u64>) -> Vec<Extent> {
+    let mut runs: Vec<Extent> = Vec::new();
+    for line in lines {
+        match runs.last_mut().filter(|run| run.end() == line * LINE) {
+            Some(run) => run.len += LINE,
+            None => runs.push(Extent { offset: line * LINE, len: LINE }),
+        }
+    }
+    runs
 }
 
 /// Every extent that is not free.
@@ -75,14 +89,7 @@ impl Model {
                 *line = true;
             }
         }
-        let mut runs: Vec<Extent> = Vec::new();
-        for (line, _) in (0..).zip(&taken).filter(|(_, taken)| !**taken) {
-            match runs.last_mut().filter(|run| run.end() == line * LINE) {
-                Some(run) => run.len += LINE,
-                None => runs.push(Extent { offset: line * LINE, len: LINE }),
-            }
-        }
-        runs
+        runs((0..).zip(&taken).filter(|(_, taken)| !**taken).map(|(line, _)| line))
     }
 
     fn of_state(&self, is: impl Fn(State) -> bool) -> Vec<usize> {
@@ -122,13 +129,23 @@ impl Model {
     }
 
     fn reclaim(&mut self, txn: &mut WriteTxn<'_>, step: &Step) {
-        let Step::Reclaim { behind, pinned, rows_max } = step else { unreachable!() };
+        let Step::Reclaim { behind, pinned, shown, rows_max } = step else { unreachable!() };
         let freed = self.of_state(|state| matches!(state, State::Freed(_)));
         let pins = pinned.iter().filter(|_| !freed.is_empty());
         let pins: HashSet<u64> =
             pins.map(|one| self.0[freed[one.index(freed.len())]].0.offset).collect();
         let age = txn.id().saturating_sub(*behind);
-        let floor = Floor { age, pins, ..Floor::default() };
+        // They begin within freed extents, if there are any.
+        let shown = shown.iter().map(|(place, lines)| {
+            let first = freed.get(place.index(freed.len() + 1)).map(|one| self.0[*one].0);
+            let begin = first.map_or(0, |extent| extent.offset / LINE);
+            begin + place.index(100) as u64..begin + place.index(100) as u64 + lines
+        });
+        let shown: Vec<Range<u64>> = shown.collect();
+        let extent =
+            |of: &Range<u64>| Extent { offset: of.start * LINE, len: (of.end - of.start) * LINE };
+        let pages = shown.iter().map(extent).collect();
+        let floor = Floor { age, pins, pages, ..Floor::default() };
         let (mut sum, mut resume) = ((0, 0), None);
         loop {
             let Reclaimed { bytes, waiting, resume: next } =
@@ -140,15 +157,26 @@ impl Model {
             assert!(resume < next, "each run goes on behind the last");
             resume = next;
         }
-        let mut expected = (0, 0);
-        self.0.retain(|(extent, state)| match state {
-            State::Freed(by) if !floor.pins.contains(&extent.offset) => {
-                let free = *by <= floor.age;
-                *(if free { &mut expected.0 } else { &mut expected.1 }) += extent.len;
-                !free
+        let (mut expected, mut left) = ((0, 0), Vec::new());
+        let is_shown = |line: &u64| shown.iter().any(|range| range.contains(line));
+        for (extent, state) in self.0.drain(..) {
+            match state {
+                State::Freed(by) if !floor.pins.contains(&extent.offset) => {
+                    let lines = extent.offset / LINE..extent.end() / LINE;
+                    let kept = runs(lines.filter(is_shown));
+                    let rest = extent.len - kept.iter().map(|run| run.len).sum::<u64>();
+                    if by <= floor.age {
+                        expected.0 += rest;
+                        left.extend(kept.into_iter().map(|run| (run, state)));
+                    } else {
+                        expected.1 += rest;
+                        left.push((extent, state));
+                    }
+                }
+                _ => left.push((extent, state)),
             }
-            _ => true,
-        });
+        }
+        self.0 = left;
         assert_eq!(sum, expected, "bytes that are free again, and that wait");
     }
 

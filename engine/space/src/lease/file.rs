@@ -105,9 +105,9 @@ impl LeaseFile {
         self.words.age()
     }
 
-    /// Notes what the lease keeps, extents and objects.
-    pub fn note_pins(&self, floor: &mut Floor) {
-        self.words.pinned().for_each(|pin| floor.keep(pin));
+    /// Notes what the lease keeps, extents and objects; how many pins it has.
+    pub fn note_pins(&self, floor: &mut Floor) -> u64 {
+        self.words.pinned().map(|pin| floor.keep(pin)).count() as u64
     }
 
     /// The user that the file belongs to.

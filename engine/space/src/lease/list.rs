@@ -3,7 +3,7 @@
 //! A list is read anew whenever the epoch has moved; why a lease that comes after that cannot
 //! matter stands above `lease`. Where a lease is read, its age comes first, then its pins.
 
-use super::words::{AtomicU64, Ordering, PINS_MAX, Pin, UsedObject, Words, fence, pinned};
+use super::words::{AtomicU64, Ordering, PINS_MAX, UsedObject, Words, fence, pinned};
 use super::{IDLE, LeaseFile};
 use crate::extent::Floor;
 use engram_base::error::Result;
@@ -156,9 +156,9 @@ fn writes(words: &Words, offset: u64) -> bool {
     if used == PINS_MAX && words.age() != IDLE {
         return true;
     }
-    words.pins()[..used].iter().any(|pin| {
-        pinned(pin.load(Ordering::Acquire)) == Some(Pin::Extent { offset, writing: true })
-    })
+    words.pins()[..used]
+        .iter()
+        .any(|pin| pinned(pin.load(Ordering::Acquire)).is_some_and(|pin| pin.writes_at(offset)))
 }
 
 /// Whether a lease has an object open.

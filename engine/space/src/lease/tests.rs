@@ -9,8 +9,14 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::words::LOCKS_LISTED;
-use super::{CALLED_IN, Hold, IDLE, Lease, LeaseFile, PIN, PINS_MAX, Peers};
+use super::{CALLED_IN, Hold, IDLE, Lease, LeaseFile, PIN, PINS_MAX, Peers, Shown};
 use crate::extent::Floor;
+use engram_records::extent::{Extent, LINE, PAGE};
+
+/// An extent of one line.
+fn line(offset: u64) -> Extent {
+    Extent { offset, len: LINE }
+}
 
 /// What an allocator of another process sees now.
 fn seen(dir: &tempfile::TempDir) -> Floor {
@@ -34,7 +40,7 @@ fn a_look_up_shows_itself_from_before_it_begins_until_after_it_ends() {
     lease.look(|| begin(9)).unwrap();
     assert_eq!(*during.borrow(), [PIN, PIN]);
     assert_eq!(seen(&dir).age, 7);
-    lease.pin(64, 7);
+    lease.pin(line(64), 7);
     lease.end_look(7);
     assert_eq!(seen(&dir).age, 9);
     lease.end_look(9);
@@ -58,26 +64,58 @@ fn pins_beyond_the_list_keep_the_age_and_free_slots_are_used_again() {
     let dir = tempfile::tempdir().unwrap();
     let lease = Lease::create(dir.path(), 0o600).unwrap();
     for place in 0..PINS_MAX as u64 {
-        assert_eq!(lease.pin(place * 64, 5), Hold::Pinned);
+        assert_eq!(lease.pin(line(place * 64), 5), Hold::Pinned);
     }
     let beyond = PINS_MAX as u64 * 64;
-    assert_eq!(lease.pin(beyond, 5), Hold::Aged(5));
-    assert_eq!(lease.pin(0, 6), Hold::Pinned, "it has a pin already");
+    assert_eq!(lease.pin(line(beyond), 5), Hold::Aged(5));
+    assert_eq!(lease.pin(line(0), 6), Hold::Pinned, "it has a pin already");
     assert_eq!((seen(&dir).age, seen(&dir).pins.len()), (5, PINS_MAX));
-    lease.unpin(0, Hold::Pinned);
+    lease.unpin(line(0), Hold::Pinned);
     assert!(seen(&dir).pins.contains(&0), "one of two is left");
-    lease.unpin(0, Hold::Pinned);
+    lease.unpin(line(0), Hold::Pinned);
     assert!(!seen(&dir).pins.contains(&0));
-    assert_eq!(lease.pin(beyond + 64, 8), Hold::Pinned);
-    lease.unpin(beyond, Hold::Aged(5));
+    assert_eq!(lease.pin(line(beyond + 64), 8), Hold::Pinned);
+    lease.unpin(line(beyond), Hold::Aged(5));
     assert_eq!((seen(&dir).age, seen(&dir).pins.len()), (IDLE, PINS_MAX));
+}
+
+#[test]
+fn a_view_of_a_file_pins_the_runs_that_it_shows_or_the_object_if_these_are_many() {
+    let dir = tempfile::tempdir().unwrap();
+    let lease = Lease::create(dir.path(), 0o600).unwrap();
+    let page = |number: u64| Extent { offset: number * PAGE, len: PAGE };
+    let pages_seen = || seen(&dir).pages.joined().to_vec();
+    let few = lease.keep_shown(7, vec![page(9), page(2), page(3)], 5);
+    let also = lease.keep_shown(7, vec![page(9)], 5);
+    let runs = [Extent { offset: 2 * PAGE, len: 2 * PAGE }, page(9)];
+    assert_eq!((pages_seen(), lease.pinned()), (runs.to_vec(), 2), "two have one pin");
+    lease.leave_shown(7, &few);
+    assert_eq!(pages_seen(), [page(9)]);
+    lease.leave_shown(7, &also);
+    assert_eq!(lease.pinned(), 0);
+    // Each other page: none touches the next.
+    let many = lease.keep_shown(7, (0..500).map(|number| page(2 * number)).collect(), 5);
+    assert_eq!(many, Shown::Whole(Hold::Pinned));
+    let floor = seen(&dir);
+    assert_eq!((floor.pages.joined(), floor.objects.len(), lease.pinned()), (&[][..], 1, 1));
+    // One slot is left.
+    (1..PINS_MAX as u64 - 1)
+        .for_each(|place| assert_eq!(lease.pin(line(place * 64), 5), Hold::Pinned));
+    let two = lease.keep_shown(8, vec![page(2), page(4)], 5);
+    assert_eq!((two.clone(), seen(&dir).objects.len()), (Shown::Whole(Hold::Pinned), 2));
+    let no_slot = lease.keep_shown(9, vec![page(2)], 5);
+    assert_eq!((&no_slot, seen(&dir).age), (&Shown::Whole(Hold::Aged(5)), 5));
+    lease.leave_shown(9, &no_slot);
+    lease.leave_shown(8, &two);
+    lease.leave_shown(7, &many);
+    assert_eq!((seen(&dir).objects.len(), seen(&dir).age), (0, IDLE));
 }
 
 #[test]
 fn a_lease_whose_owner_is_gone_holds_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let lease = Lease::create(dir.path(), 0o600).unwrap();
-    lease.pin(64, 5);
+    lease.pin(line(64), 5);
     lease.look(|| Ok(((), 5))).unwrap();
     assert_eq!(seen(&dir).age, 5);
     drop(lease);
@@ -142,12 +180,12 @@ proptest! {
                     }
                 }
                 Step::Pin(offset) => {
-                    prop_assert_eq!(lease.pin(*offset, 3), Hold::Pinned);
+                    prop_assert_eq!(lease.pin(line(*offset), 3), Hold::Pinned);
                     pins.push(*offset);
                 }
                 Step::Unpin(which) => {
                     if let Some(offset) = take(&mut pins, *which) {
-                        lease.unpin(offset, Hold::Pinned);
+                        lease.unpin(line(offset), Hold::Pinned);
                     }
                 }
                 Step::HoldSnapshot(age) => {
@@ -174,17 +212,17 @@ fn a_view_that_may_write_is_seen_until_the_last_such_view_goes() {
     let lease = Lease::create(dir.path(), 0o600).unwrap();
     let written = |offset| Peers::default().others_write(dir.path(), || 1, 0, offset).unwrap();
     for _ in 0..2 {
-        lease.pin(64, 5);
+        lease.pin(line(64), 5);
     }
-    assert!(!written(64) && !lease.writes(64));
+    assert!(!written(64) && !lease.writes(line(64)));
     for _ in 0..2 {
-        lease.begin_writing(64);
+        lease.begin_writing(line(64));
     }
-    assert!(written(64) && lease.writes(64) && !written(128));
+    assert!(written(64) && lease.writes(line(64)) && !written(128));
     assert_eq!(seen(&dir).pins.into_iter().collect::<Vec<_>>(), [64], "it is one pin still");
-    assert!(!lease.end_writing(64) && written(64), "one of two is left");
-    assert!(lease.end_writing(64) && !written(64) && !lease.writes(64));
-    assert!(!lease.end_writing(64), "there was none");
+    assert!(!lease.end_writing(line(64)) && written(64), "one of two is left");
+    assert!(lease.end_writing(line(64)) && !written(64) && !lease.writes(line(64)));
+    assert!(!lease.end_writing(line(64)), "there was none");
 }
 
 #[test]

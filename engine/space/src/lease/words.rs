@@ -15,7 +15,13 @@
 //! | 192 | 8 | page of the catalog from which on to ask for its snapshots; all ones: it has none |
 //! | 200 | 4 | 1 once a writer has asked, until the owner has looked; 2: it has no room at all |
 //! | 1024 | 16 x 192 | locks: an id, and a mode (1 reads, 2 writes, 0 none); for messages only |
-//! | 4096 | 8 x 8192 | pins: offsets plus one, and two more of what may be written; ids of objects that are open, times four, and two more of those that are viewed; or zero |
+//! | 4096 | 8 x 8192 | pins, or zero |
+//!
+//! A pin of an extent is odd, and has bit 1 if the owner may write there. A pin of whole pages has
+//! bit 2, too, and says which these are: the bits from 29 on are the page that they begin with, and
+//! the 25 from bit 4 on their number, or with bit 3 that of units of 512 pages, rounded up. Such a
+//! pin keeps any part of them. Nobody cuts another extent: its pin is its offset, plus these bits.
+//! A pin of an object is its id times four, and two more where it is viewed.
 //!
 //! The words are std's atomics, at their places in the mapped file. In a model (`--cfg loom`) they
 //! are loom's, which have no place, so that a lease is memory of the process there, with room for
@@ -40,6 +46,7 @@ use engram_base::error::Result;
 use engram_base::id::Oid;
 #[cfg(not(loom))]
 use engram_media::map::MappedFile;
+use engram_records::extent::{Extent, HUGE, PAGE};
 
 /// The pins that one lease holds; beyond them a view keeps the age instead.
 pub const PINS_MAX: usize = if cfg!(loom) { 2 } else { 8192 };
@@ -53,12 +60,37 @@ pub(crate) const LEASE_BYTES: u64 = 4096 + 8192 * 8;
 pub(crate) const ASKED: u32 = 1;
 /// One that finds no room at all asks for every snapshot that keeps pages.
 pub const CALLED_IN: u32 = 2;
-/// What is added to a pin whose owner may write to the extent. Offsets are multiples of 64.
-const WRITING: u64 = 2;
+/// What an extent's pin has, and an object's has not.
+const OF_EXTENT: u64 = 1;
+/// What is added to a pin whose owner may write to the extent.
+const WRITING: u64 = 1 << 1;
+/// What is added to a pin that says how many pages it keeps. Offsets are multiples of 64.
+const OF_PAGES: u64 = 1 << 2;
+/// What is added where these are counted in units of [`HUGE`].
+const IN_HUGE: u64 = 1 << 3;
+const COUNT_AT: u32 = 4;
+const FIRST_AT: u32 = 29;
+const COUNT_MAX: u64 = (1 << (FIRST_AT - COUNT_AT)) - 1;
+/// No process maps an arena as long as this.
+const FIRST_MAX: u64 = (1 << (u64::BITS - FIRST_AT)) - 1;
 
 /// A pin, as it stands in a slot.
-pub(crate) fn pin_word(offset: u64, writing: bool) -> u64 {
-    offset + 1 + if writing { WRITING } else { 0 }
+pub(crate) fn pin_word(extent: Extent, writing: bool) -> u64 {
+    let writing = if writing { WRITING } else { 0 };
+    OF_EXTENT | writing | pages_word(extent).unwrap_or(extent.offset)
+}
+
+/// What a pin says of an extent of whole pages.
+fn pages_word(extent: Extent) -> Option<u64> {
+    let first = extent.offset / PAGE;
+    if !(extent.offset | extent.len).is_multiple_of(PAGE) || first > FIRST_MAX {
+        return None;
+    }
+    let (count, unit) = match extent.len / PAGE {
+        count if count <= COUNT_MAX => (count, 0),
+        _ => (extent.len.div_ceil(HUGE).min(COUNT_MAX), IN_HUGE),
+    };
+    Some(first << FIRST_AT | count << COUNT_AT | unit | OF_PAGES)
 }
 
 /// How a process uses a whole object.
@@ -90,22 +122,42 @@ impl UsedObject {
 /// What a slot keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pin {
-    /// The extent at this offset, which the owner may write to or not.
+    /// The extent at this offset, which nobody cuts, and which the owner may write to or not.
     Extent { offset: u64, writing: bool },
+    /// These pages, and each part of them.
+    Pages { pages: Extent, writing: bool },
     /// An object, with all its extents.
     Object(UsedObject),
 }
 
-/// What a slot keeps; `None` for a free one.
-pub(crate) fn pinned(word: u64) -> Option<Pin> {
-    match word {
-        0 => None,
-        word if word & 1 == 0 => Some(Pin::Object(UsedObject(word))),
-        word => {
-            let pin = word - 1;
-            Some(Pin::Extent { offset: pin & !WRITING, writing: pin & WRITING != 0 })
+impl Pin {
+    /// Whether the owner may write to the extent that begins at this offset.
+    pub fn writes_at(self, at: u64) -> bool {
+        match self {
+            Pin::Extent { offset, writing } => writing && offset == at,
+            Pin::Pages { pages, writing } => writing && pages.offset == at,
+            Pin::Object(_) => false,
         }
     }
+}
+
+/// What a slot keeps; `None` for a free one.
+pub(crate) fn pinned(word: u64) -> Option<Pin> {
+    let has = |bit: u64| word & bit != 0;
+    if word == 0 {
+        return None;
+    }
+    if !has(OF_EXTENT) {
+        return Some(Pin::Object(UsedObject(word)));
+    }
+    let writing = has(WRITING);
+    if !has(OF_PAGES) {
+        return Some(Pin::Extent { offset: word & !(OF_EXTENT | WRITING), writing });
+    }
+    let unit = if has(IN_HUGE) { HUGE } else { PAGE };
+    let offset = (word >> FIRST_AT) * PAGE;
+    let pages = Extent { offset, len: (word >> COUNT_AT & COUNT_MAX) * unit };
+    Some(Pin::Pages { pages, writing })
 }
 
 /// The first page of a lease file.
@@ -248,5 +300,33 @@ impl Words {
     /// Every pin.
     pub fn pinned(&self) -> impl Iterator<Item = Pin> + '_ {
         self.pins()[..self.used()].iter().filter_map(|pin| pinned(pin.load(Ordering::Acquire)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Extent, HUGE, PAGE, Pin, pin_word, pinned};
+
+    proptest! {
+        /// A slot says what it keeps: pages as they are, or rounded up where there are very many.
+        #[test]
+        fn a_pin_is_read_as_it_was_written(
+            first in prop_oneof![0..1u64 << 10, 0..1u64 << 35],
+            count in prop_oneof![1..1u64 << 10, 1..1u64 << 33],
+            writing: bool,
+        ) {
+            let extent = Extent { offset: first * PAGE, len: count * PAGE };
+            let Some(Pin::Pages { pages, writing: said }) = pinned(pin_word(extent, writing)) else {
+                panic!("{extent:?}")
+            };
+            prop_assert_eq!((pages.offset, said), (extent.offset, writing));
+            prop_assert!(pages.len >= extent.len && pages.len - extent.len < HUGE);
+            prop_assert!(pages.len == extent.len || count >= 1 << 25);
+            let line = Extent { offset: extent.offset + 64, len: extent.len };
+            let pin = Pin::Extent { offset: line.offset, writing };
+            prop_assert_eq!(pinned(pin_word(line, writing)), Some(pin));
+        }
     }
 }

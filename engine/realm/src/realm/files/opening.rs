@@ -97,7 +97,7 @@ fn open_by(
     if let Some(open) = there {
         return Ok(NamedFile::File(file(open)));
     }
-    let hold = look.use_object(oid, ObjectUse::Open);
+    let hold = look.open_object(oid);
     drop(look);
     step!("file.pinned");
     // Whoever moves it marks it first and looks then who has it open.
@@ -105,7 +105,7 @@ fn open_by(
     let held = refuse_leaving(&inside, oid).and_then(|()| look_again(core, &inside, oid, as_of));
     if let Err(error) = held {
         drop(inside);
-        core.gate.leave_object(oid, ObjectUse::Open, hold);
+        core.gate.close_object(oid, hold);
         return Err(error);
     }
     let open = OpenFile::new(core, oid, hold, class != Class::Blob);

@@ -3,23 +3,40 @@
 use std::sync::Arc;
 
 use super::map::Known;
-use super::{File, FileSegment, map, now, pages, part, segments, with_record};
+use super::{File, FileSegment, map, now, pages, segments, with_record};
 use crate::batch;
 use crate::realm::core::Core;
 use crate::realm::gate::{Inside, LookUp};
 use crate::realm::look::Payload;
 use crate::realm::{Realm, space};
-use crate::view::{Claim, View};
+use crate::view::{Claim, FileClaim, View};
 use engram_base::error::Result;
+use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::id::Oid;
-use engram_media::memory::Memory;
+use engram_records::extent::{Extent, PAGE};
 use engram_records::object::Stored;
 use engram_records::segmented::Segmented;
-use engram_space::lease::ObjectUse;
 
-/// A view of a file that a look-up shows: one segment's memory, or the memory of all of them mapped
-/// side by side, with zeros for holes. It is as long as the file is now.
+/// What is asked of a view of a file.
+#[derive(Clone, Copy)]
+pub(in crate::realm) struct ViewedPart {
+    /// The page that it begins with.
+    from: u64,
+    /// How many bytes it has at most.
+    most: u64,
+    write: bool,
+}
+
+impl ViewedPart {
+    /// All of the file.
+    pub fn all(write: bool) -> Self {
+        ViewedPart { from: 0, most: u64::MAX, write }
+    }
+}
+
+/// A view of a part of a file that a look-up shows: one segment's memory, or the memory of several
+/// mapped side by side, with zeros for holes. It ends where the file does now, if not before.
 ///
 /// `None`: segments have changed since the look-up, and the size may be of the others. Behind the
 /// end that these had may be anything, so another look-up has to find them; `looks` says how many
@@ -30,7 +47,7 @@ pub(in crate::realm) fn view_in(
     look: &LookUp<'_>,
     oid: Oid,
     segmented: Segmented,
-    write: bool,
+    asked: ViewedPart,
     looks: Option<u32>,
 ) -> Result<Option<Payload>> {
     let txn = look.txn();
@@ -51,32 +68,43 @@ pub(in crate::realm) fn view_in(
         }
         _ => head.size().min(most),
     };
-    if size == 0 {
+    let end = size.min(asked.from.saturating_add(asked.most));
+    if end <= asked.from {
         return Ok(Some(Payload::Inline(Vec::new())));
     }
-    let hold = look.use_object(oid, ObjectUse::View);
-    let memory = match segments.first() {
-        Some(first) if first.at == 0 && first.end() >= size => {
-            inside.arena().memory(part(first.extent, 0, pages(0, size).1))
-        }
-        _ => {
-            let stitched = stitch(core, &segments, size);
-            stitched.inspect_err(|_| {
-                if let Some(lease) = &inside.state().lease {
-                    lease.leave_object(oid, ObjectUse::View, hold);
-                }
-            })?
-        }
+    let shown = shown(&segments, asked.from, pages(0, end).1);
+    let extent = |&(offset, len): &(Option<u64>, u64)| offset.map(|offset| Extent { offset, len });
+    let kept = look.keep_shown(oid, shown.iter().filter_map(extent).collect());
+    let memory = match shown[..] {
+        [(Some(offset), len)] => inside.arena().memory(Extent { offset, len }),
+        _ => inside.arena().stitched(&shown).inspect_err(|_| {
+            if let Some(lease) = &inside.state().lease {
+                lease.leave_shown(oid, &kept);
+            }
+        })?,
     };
-    let whole = covers(&segments, size);
-    let claim = Claim::of_file(core, oid, hold, memory, whole);
-    Ok(Some(Payload::Extent(View::new(Arc::new(claim), size, write))))
+    let whole = shown.iter().all(|(offset, _)| offset.is_some());
+    let claim = Claim::of_file(core, FileClaim { oid, kept, whole }, memory);
+    let view = View::new(Arc::new(claim), end - asked.from, asked.write);
+    Ok(Some(Payload::Extent(view)))
 }
 
 impl File {
     /// The bytes as one piece of memory, of a file that has segments; `None` of any other. It may
     /// have no name any more.
     pub fn view(&self, write: bool) -> Result<Option<Payload>> {
+        self.view_asked(ViewedPart::all(write))
+    }
+
+    /// The same of a part: at most so many bytes from a page on. It keeps no more of the file.
+    pub fn view_part(&self, from: u64, most: u64, write: bool) -> Result<Option<Payload>> {
+        if !from.is_multiple_of(PAGE) {
+            fail!(Argument, "a view begins with a page, and {from} is within one");
+        }
+        self.view_asked(ViewedPart { from, most, write })
+    }
+
+    fn view_asked(&self, asked: ViewedPart) -> Result<Option<Payload>> {
         let core = &self.open.core;
         let inside = core.enter()?;
         for looks in 0.. {
@@ -89,7 +117,7 @@ impl File {
             })?;
             let Some(segmented) = segmented else { return Ok(None) };
             let (oid, looks) = (self.open.oid, Some(looks));
-            let seen = view_in(core, &inside, &look, oid, segmented, write, looks)?;
+            let seen = view_in(core, &inside, &look, oid, segmented, asked, looks)?;
             if let Some(payload) = seen {
                 return Ok(Some(payload));
             }
@@ -98,34 +126,24 @@ impl File {
     }
 }
 
-/// Whether segments have no hole before an offset.
-fn covers(segments: &[FileSegment], size: u64) -> bool {
-    let mut at = 0;
-    for segment in segments {
-        if segment.at > at {
-            break;
-        }
-        at = segment.end();
-    }
-    at >= size
-}
-
-/// The memory of segments, mapped side by side.
-fn stitch(core: &Core, segments: &[FileSegment], size: u64) -> Result<Memory> {
+/// Whole pages of a file side by side: where each piece lies in the arena, and its length; a hole
+/// lies nowhere.
+fn shown(segments: &[FileSegment], from: u64, end: u64) -> Vec<(Option<u64>, u64)> {
     let mut pieces = Vec::with_capacity(segments.len() + 1);
-    let (mut at, end) = (0, pages(0, size).1);
-    for segment in segments.iter().filter(|segment| segment.at < end) {
+    let mut at = from;
+    for segment in segments.iter().filter(|segment| segment.end() > from && segment.at < end) {
         if segment.at > at {
             pieces.push((None, segment.at - at));
+            at = segment.at;
         }
-        let len = segment.end().min(end) - segment.at;
-        pieces.push((Some(segment.extent.offset), len));
-        at = segment.at + len;
+        let to = segment.end().min(end);
+        pieces.push((Some(segment.extent.offset + (at - segment.at)), to - at));
+        at = to;
     }
     if at < end {
         pieces.push((None, end - at));
     }
-    core.space.arena.stitched(&pieces)
+    pieces
 }
 
 /// Gives the holes of a file space, so that it can be written to through memory.

@@ -43,8 +43,10 @@ use loom::thread;
 
 use super::super::list::{LeaseList, PeerLease};
 use super::super::words::{AtomicU64, Mutex, Ordering, PINS_MAX, Words};
-use super::super::{Hold, Lease, LeaseFile};
+use super::super::{Hold, Lease, LeaseFile, Shown};
 use crate::extent::reclaim::{Fate, FreedOf};
+use engram_base::id::Oid;
+use engram_records::extent::{Extent, PAGE};
 
 /// How often threads are interrupted in one run, at most.
 const PREEMPTIONS: usize = 4;
@@ -60,9 +62,12 @@ fn in_every_order(run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// Where an object's extent begins.
-fn offset(object: usize) -> u64 {
-    64 * (object as u64 + 1)
+/// The file that was cut wherever an object is deleted.
+const FILE: Oid = 7;
+
+/// An object's extent: whole pages, of which no two touch.
+fn extent(object: usize) -> Extent {
+    Extent { offset: PAGE * (2 * object as u64 + 1), len: PAGE }
 }
 
 /// The bytes of an extent.
@@ -199,7 +204,7 @@ impl Reader {
 
     /// Within a look-up, keeps a view of an object if it is there.
     fn pin(&self, object: usize, snapshot: u64) -> Option<Hold> {
-        self.realm.shows(object, snapshot).then(|| self.lease.pin(offset(object), snapshot))
+        self.realm.shows(object, snapshot).then(|| self.lease.pin(extent(object), snapshot))
     }
 
     /// Looks an object up, and keeps a view of it if it is there.
@@ -213,7 +218,7 @@ impl Reader {
     /// Reads through a view, and lets go of it.
     fn read_last(&self, object: usize, view: Hold) {
         self.realm.read(object);
-        self.lease.unpin(offset(object), view);
+        self.lease.unpin(extent(object), view);
     }
 
     /// Views an object for a moment.
@@ -245,7 +250,8 @@ impl Allocator {
             let own = own.into_iter().map(Lease::file);
             let floor = self.others.floor(|| realm.epoch(), |_| Ok(realm.listed()), &own).unwrap();
             freed.retain(|&(object, by)| {
-                let free = floor.fate(offset(object), FreedOf::Nothing, by) == Fate::Free;
+                let fate = floor.fate(extent(object), FreedOf::Cut(FILE), by);
+                let free = matches!(fate, Fate::Free(_));
                 if free {
                     realm.write(object);
                 }
@@ -263,7 +269,7 @@ impl Allocator {
         let realm = Arc::clone(&self.realm);
         realm.commit(|_, _| {
             let (epoch, list) = (|| realm.epoch(), |_: &mut Vec<_>| Ok(realm.listed()));
-            self.others.others_write(epoch, list, offset(object)).unwrap()
+            self.others.others_write(epoch, list, extent(object).offset).unwrap()
         })
     }
 }
@@ -272,6 +278,43 @@ impl Allocator {
 fn all_is_free(realm: &Arc<Realm>) {
     Allocator::new(realm).reuse();
     assert!(realm.freed.lock().unwrap().is_empty(), "an extent is held by nobody, and kept");
+}
+
+/// Views a file of these extents, in every order with a process that cuts the first two from it and
+/// allocates: all is free in the end.
+fn beside_cuts(extents: usize, is: impl Fn(&Shown) -> bool + Copy + Send + Sync + 'static) {
+    in_every_order(move || {
+        let realm = Realm::new();
+        let reader = Reader::new(&realm);
+        let mut allocator = Allocator::new(&realm);
+        let reading = thread::spawn(move || {
+            let snapshot = reader.look();
+            let there: Vec<usize> =
+                (0..OBJECTS).filter(|object| reader.realm.shows(*object, snapshot)).collect();
+            let more = OBJECTS..extents;
+            let extents = there.iter().copied().chain(more).map(extent).collect();
+            let shown = reader.lease.keep_shown(FILE, extents, snapshot);
+            reader.lease.end_look(snapshot);
+            assert!(there.len() < OBJECTS || is(&shown));
+            there.into_iter().for_each(|object| reader.realm.read(object));
+            reader.lease.leave_shown(FILE, &shown);
+        });
+        realm.delete(0);
+        realm.delete(1);
+        allocator.reuse();
+        reading.join().unwrap();
+        all_is_free(&realm);
+    });
+}
+
+#[test]
+fn a_view_of_a_file_keeps_each_of_its_runs() {
+    beside_cuts(OBJECTS, |shown| matches!(shown, Shown::Runs(_)));
+}
+
+#[test]
+fn a_view_of_more_runs_than_it_may_pin_keeps_all_that_is_cut() {
+    beside_cuts(PINS_MAX + 1, |shown| matches!(shown, Shown::Whole(_)));
 }
 
 /// What a process does, in every order with another that deletes object 0 and allocates: all is
@@ -391,14 +434,14 @@ fn a_view_that_may_write_is_seen_through_a_fork() {
         let realm = Realm::new();
         let parent = Reader::new(&realm);
         let view = parent.view(0).unwrap();
-        parent.lease.begin_writing(offset(0));
+        parent.lease.begin_writing(extent(0));
         let mut allocator = Allocator::new(&realm);
         let child = Reader::unnamed(&realm);
         let forking = thread::spawn(move || {
             child.name();
             parent.lease.hand_on(&child.lease);
             child.announce();
-            parent.lease.end_writing(offset(0));
+            parent.lease.end_writing(extent(0));
             parent.read_last(0, view);
         });
         assert!(allocator.is_written(0), "a view that may write is missed");
@@ -437,7 +480,7 @@ fn a_lease_that_is_taken_over_from_the_dead_is_a_live_one() {
 fn a_view_beyond_the_pin_list_is_kept_by_its_age() {
     beside_a_deletion(|reader| {
         for place in 0..PINS_MAX {
-            assert_eq!(reader.lease.pin(offset(OBJECTS + place), FIRST), Hold::Pinned);
+            assert_eq!(reader.lease.pin(extent(OBJECTS + place), FIRST), Hold::Pinned);
         }
         if let Some(view) = reader.view(0) {
             assert!(matches!(view, Hold::Aged(_)));
