@@ -272,9 +272,11 @@ impl Handle {
         }
     }
 
-    /// The file's bytes as memory of the pool; to be written to, with space for all of them. `None`
-    /// of what has no memory of its own that whole pages show.
-    pub fn view(&self, write: bool) -> Result<Option<View>> {
+    /// Bytes of the file as memory of the pool: at most so many from a page on, and where in the
+    /// file it begins, which is that page, or the start of a file without segments. To be written
+    /// to, there is space for all of the file. `None` of what has no memory of its own that whole
+    /// pages show.
+    pub fn view(&self, from: u64, most: u64, write: bool) -> Result<Option<(u64, View)>> {
         let Some(file) = self.file() else { return Ok(None) };
         if write {
             let size = file.size()?;
@@ -283,18 +285,18 @@ impl Handle {
             }
         }
         file.clear_end()?;
-        let shown = match file.view(write)? {
-            Some(shown) => shown,
+        let (from, shown) = match file.view_part(from, most, write)? {
+            Some(shown) => (from, shown),
             None => match self.core.fs.namespace().view(self.core.ino, write) {
                 // By its number only what has a name is found.
                 Err(error) if error.kind() == Kind::NotFound && file.is_orphan()? => {
                     return Ok(None);
                 }
-                shown => shown.map_err(gone_is_stale)?,
+                view => (0, view.map_err(gone_is_stale)?),
             },
         };
         Ok(match shown {
-            Payload::Extent(view) => Some(view),
+            Payload::Extent(view) => Some((from, view)),
             Payload::Inline(_) => None,
         })
     }

@@ -11,7 +11,8 @@
 //! a blob as it was put whose memory begins within a page is copied for a private map, and refused
 //! (`ENODEV`) for a shared one.
 //!
-//! Each map is in a list, with the view that keeps its memory, until all of it is unmapped.
+//! Each map is in a list, with the view that keeps its memory, until all of it is unmapped. What
+//! the file gives up meanwhile is free, but for what the map shows.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -145,16 +146,19 @@ fn map_copy(to: *mut u8, size: usize, handle: &Handle, wanted: Wanted) -> Result
     Ok(())
 }
 
-/// The file's memory, if it begins with a page. A file that lies in its record, or within a page,
-/// is given pages of its own, where that can be: an array, or what is shown for reading, keeps its
-/// place.
-fn whole_pages(handle: &Handle, write: bool) -> Result<Option<View>> {
-    let aligned = |view: &View| view.as_ptr().addr().is_multiple_of(PAGE);
-    if let Some(view) = handle.view(write)?.filter(aligned) {
+/// What the map shows of the file's memory, if that begins with a page, and where in the file it
+/// does. A file that lies in its record, or within a page, is given pages of its own, where that
+/// can be: an array, or what is shown for reading, keeps its place.
+fn whole_pages(handle: &Handle, wanted: Wanted, write: bool) -> Result<Option<(u64, View)>> {
+    let view = || {
+        let view = handle.view(wanted.offset, wanted.size as u64, write)?;
+        Ok(view.filter(|(_, view)| view.as_ptr().addr().is_multiple_of(PAGE)))
+    };
+    if let Some(view) = view()? {
         return Ok(Some(view));
     }
     match handle.take_pages() {
-        Ok(()) => Ok(handle.view(write)?.filter(aligned)),
+        Ok(()) => view(),
         // Without, it is copied for those who only read.
         Err(_) if !write => Ok(None),
         Err(error) => Err(error),
@@ -163,10 +167,9 @@ fn whole_pages(handle: &Handle, write: bool) -> Result<Option<View>> {
 
 /// Shows a file at addresses that were taken for it; the view that keeps its memory.
 fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>>> {
-    let whole = pages(wanted.size);
     let size = handle.stat()?.size;
-    let there = size.saturating_sub(wanted.offset).min(wanted.size as u64);
-    let mut there = pages(there as usize);
+    let there_of = |size: u64| size.saturating_sub(wanted.offset).min(wanted.size as u64);
+    let mut there = pages(there_of(size) as usize);
     let mut kept = None;
     if there > 0 {
         // A file within a page is not moved for those who read it alone.
@@ -176,19 +179,19 @@ fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>
             // Where there is no room, or nobody may write, its holes stay what they are.
             let _ = handle.fill_holes(wanted.offset, there as u64);
         }
-        let view = if copies { None } else { whole_pages(handle, may_write)? };
+        let view = if copies { None } else { whole_pages(handle, wanted, may_write)? };
         match view {
-            Some(view) => {
+            Some((begin, view)) => {
+                let offset = wanted.offset - begin;
                 // The file may have been cut since its size was asked for.
-                let of_view = pages(view.len()).saturating_sub(wanted.offset as usize);
-                there = there.min(of_view);
+                there = there.min(pages(view.len()).saturating_sub(offset as usize));
                 if there > 0 {
-                    let len = there as u64;
                     // SAFETY: the addresses were taken for this, and the list keeps the view.
-                    unsafe { view.map_again(wanted.offset, len, to, wanted.protection) }?;
+                    unsafe { view.map_again(offset, there as u64, to, wanted.protection) }?;
                     kept = Some(Arc::new(view));
                 }
             }
+            None if there_of(handle.stat()?.size) == 0 => there = 0,
             None if may_write => {
                 return Err(refused(
                     libc::ENODEV,
@@ -199,7 +202,7 @@ fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>
             None => map_copy(to, there, handle, wanted)?,
         }
     }
-    map_nothing(to.wrapping_add(there), whole - there, wanted.protection);
+    map_nothing(to.wrapping_add(there), pages(wanted.size) - there, wanted.protection);
     Ok(kept)
 }
 
