@@ -274,3 +274,34 @@ def test_who_may_not_open_the_default_namespace_may_open_another(
     assert refused.startswith("refused")
     assert wrote == "wrote"
     assert pool.namespaces["ours"]["z"][()] == np.arange(5000).sum()
+
+
+BECOMES = """
+import ctypes, os, platform, signal, sys
+import engram
+
+path, kept = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+pool = engram.open(path)
+if kept is not None:
+    print(pool["x"].shape)
+    pool.close()
+    os.kill(int(kept), signal.SIGKILL)
+    sys.exit()
+clone = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+child = ctypes.CDLL(None).syscall(clone, int(signal.SIGCHLD), 0, 0, 0, 0)
+if child == 0:
+    os.closerange(0, 3)
+    signal.alarm(60)
+    signal.pause()
+os.execv(sys.executable, [sys.executable, "-c", sys.orig_argv[-2], path, str(child)])
+"""
+
+
+def test_a_program_opens_a_pool_that_the_one_before_it_had_open(pool: engram.Pool) -> None:
+    """A forked process has the descriptor of the former program's lease, and so keeps it alive."""
+    pool["x"] = np.zeros(7)
+    pool.close()
+    words = [sys.executable, "-c", BECOMES, pool.path]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "(7,)\n"), done.stderr
+    assert engram.verify(pool.path).problems == []

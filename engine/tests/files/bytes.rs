@@ -248,6 +248,28 @@ fn a_full_pool_refuses_and_tears_nothing() {
 }
 
 #[test]
+fn what_was_given_to_a_file_for_what_has_no_room_goes_back() {
+    let fixture = Fixture::new(8 << 20);
+    let realm = fixture.realm();
+    let (file, other) = (created(&realm, "file"), created(&realm, "other"));
+    file.write_at(0, &[1; 5000]).unwrap();
+    let space = |file: &engram::File| file.facts().unwrap().space;
+    let before = space(&file);
+    for keep in [true, false] {
+        let refused = file.allocate(0, 1 << 33, keep).unwrap_err();
+        assert_eq!(refused.kind(), Kind::PoolFull);
+        assert_eq!((space(&file), file.size()), (before, Ok(5000)), "keep: {keep}");
+    }
+    assert_eq!(file.append(&vec![2; 64 << 20]).unwrap_err().kind(), Kind::PoolFull);
+    assert_eq!(file.write_at(6000, &vec![2; 64 << 20]).unwrap_err().kind(), Kind::PoolFull);
+    assert!(space(&file) <= before + 4096, "{} bytes of it are kept", space(&file));
+    assert!(all(&file) == [1; 5000]);
+    other.append(&vec![3; 6 << 20]).unwrap();
+    drop((file, other));
+    sound(&fixture.path);
+}
+
+#[test]
 fn a_view_of_a_file_that_is_emptied_and_filled_again_meanwhile_shows_nothing_else() {
     alone("a_view_of_a_file_that_is_emptied_and_filled_again_meanwhile_shows_nothing_else", || {
         let fixture = Fixture::new(16 << 20);

@@ -19,6 +19,8 @@ use crate::realm::dead;
 use crate::realm::space;
 use crate::realm::spans;
 use crate::realm::vacant;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::compaction_lock;
@@ -173,7 +175,7 @@ fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<bool> {
                 own.pid_namespace
             );
         }
-        if owner == own {
+        if owner == own && is_open_here(&setup.leases().join(format!("{id:016x}"))) {
             fail!(
                 Busy,
                 "{} is open already in this process, through another copy of the engine: use one \
@@ -183,6 +185,16 @@ fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<bool> {
         }
     }
     Ok(some_dead)
+}
+
+/// Whether this process has a file open. Of its lease another may have the descriptor still: one
+/// that forked this process has it for a moment longer, when this has become another program already.
+fn is_open_here(path: &Path) -> bool {
+    let Ok(named) = std::fs::metadata(path) else { return false };
+    // Where the kernel does not say what is open, it may be.
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return true };
+    let is_named = |meta: std::fs::Metadata| (meta.dev(), meta.ino()) == (named.dev(), named.ino());
+    open.flatten().any(|fd| std::fs::metadata(fd.path()).is_ok_and(is_named))
 }
 
 /// Refuses a `process` pool on a disk after a reboot without a synced close: it may be anything

@@ -112,16 +112,15 @@ impl OpenFile {
                 continue;
             };
             let _tail = tail::take(self, &map.head)?;
+            let Some(map) = self.map()? else { continue };
+            // What lay behind the end before stays; what is added there goes where this fails.
+            let kept = map.end().max(map.head.size().next_multiple_of(PAGE));
             loop {
                 let Some(map) = self.map()? else { break };
                 let (first, last) = pages(offset, end);
                 let size = map.head.size();
-                if let Some((from, to)) = map.hole(first, last) {
-                    let new = NewSegment::reserve(&self.core, from, to - from, PAGE)?;
-                    new.claim.memory().zero(new.reserved.extent.len);
-                    self.flush_new(&new)?;
-                    self.wrote.store(true, Ordering::Relaxed);
-                    self.take_map(segments::add(self, &map, &new)?);
+                if let Some(hole) = map.hole(first, last) {
+                    self.fill(&map, hole).inspect_err(|_| self.take_back(kept))?;
                     continue;
                 }
                 if !keep && end > size {
@@ -131,6 +130,28 @@ impl OpenFile {
                 }
                 return Ok(());
             }
+        }
+    }
+
+    /// Gives a hole space, or its first part; what is there are zeros.
+    fn fill(&self, map: &FileMap, (from, to): (u64, u64)) -> Result<()> {
+        let new = NewSegment::reserve(&self.core, from, to - from, PAGE)?;
+        new.claim.memory().zero(new.reserved.extent.len);
+        self.flush_new(&new)?;
+        self.wrote.store(true, Ordering::Relaxed);
+        self.take_map(segments::add(self, map, &new)?);
+        Ok(())
+    }
+
+    /// Takes back what was given to a file behind an offset, where nobody can have written: it lies
+    /// behind the end, and the caller has the tail. Of what lies before the end somebody may have
+    /// made use meanwhile.
+    pub(super) fn take_back(&self, kept: u64) {
+        // Where that fails, too, the last who closes the file does it.
+        if let Ok(Some(map)) = self.map()
+            && map.end() > kept
+        {
+            let _ = segments::cut(self, &map, kept, u64::MAX, map.head.size());
         }
     }
 

@@ -98,6 +98,8 @@ impl OpenFile {
     /// Writes beyond the end, or at it: where that was.
     fn extend(&self, map: &FileMap, offset: Option<u64>, data: &[u8]) -> Result<u64> {
         let _tail = tail::take(self, &map.head)?;
+        // Where there is no room for all of it, what was given to the file for it goes back.
+        let mut kept = None;
         loop {
             let Some(map) = self.map()? else {
                 fail!(Corrupt, "the file {:#x} was in segments, and is not: run verify", self.oid)
@@ -107,7 +109,8 @@ impl OpenFile {
             let end = end_of(at, data.len() as u64)?;
             let (first, last) = pages(at, end);
             if let Some(hole) = map.hole(first, last) {
-                self.grow(&map, hole, last, size)?;
+                let kept = *kept.get_or_insert_with(|| map.end().max(size.next_multiple_of(PAGE)));
+                self.grow(&map, hole, last, size).inspect_err(|_| self.take_back(kept))?;
                 continue;
             }
             // No segment goes while the tail is held.
