@@ -44,6 +44,26 @@ def test_what_is_cut_while_it_is_mapped_is_behind_the_end(
     preloaded.same(once, pool, home, "maps_cut")
 
 
+def test_a_program_may_have_a_malloc_of_its_own(
+    once: native.Once, pool: engram.Pool, home: Path
+) -> None:
+    preloaded.same(once, pool, home, "own_malloc")
+
+
+BEGUN_AT_ONCE = """
+cd "$1" && echo hi >x && mkdir made && cd made
+for i in $(seq 100); do cat ../x & cat ../x; done; wait
+seq 60 | xargs -P 3 -I @ sh -c 'echo @ >@'
+ls | wc -l
+"""
+
+
+def test_programs_that_begin_at_once_all_reach_the_pool(pool: engram.Pool, home: Path) -> None:
+    prefix = preloaded.of(pool, home)
+    said = prefix.run("bash", "-c", BEGUN_AT_ONCE, "bash", prefix.path)
+    assert said.splitlines() == ["hi"] * 200 + ["60"]
+
+
 @needs_root
 def test_a_program_may_what_its_user_may(once: native.Once, pool: engram.Pool, home: Path) -> None:
     home.chmod(0o755)

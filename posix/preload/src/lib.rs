@@ -26,6 +26,7 @@
 //! | [`streams`] | FILEs of ours, and the three standard ones |
 //! | [`handing`] | what a program gets that is started |
 //! | [`keepers`] | what keeps the locks of descriptions that several processes have |
+//! | [`heap`] | memory that the program frees |
 //! | [`handlers`] | signal handlers, which run between calls |
 //! | [`process`] | who asks, from where, and what a child gets |
 //! | [`traced`] | what is noted in a trace |
@@ -42,6 +43,7 @@ mod descriptions;
 mod descriptors;
 mod handing;
 mod handlers;
+mod heap;
 mod inside;
 mod keepers;
 mod places;

@@ -5,7 +5,12 @@
  * ask for comes from slots of memory that are taken and given back by one atomic instruction. What
  * the C library has given is not given back by a handler, but kept in a list, which is emptied
  * outside of handlers. These functions have the names of the C library's, and are seen in this
- * library alone. What a program is to free comes from `real!(malloc)`.
+ * library alone.
+ *
+ * A program may bring a malloc of its own. The C library calls that one, and frees by it what this
+ * library has asked it for, or gives this library what is to be freed by it. So what is not taken
+ * from the slots comes from the program's functions, whosever they are. What a program is to free
+ * comes from `engram_program_malloc`.
  *
  * Where there are no slots any more, the C library's malloc is asked all the same. */
 
@@ -51,11 +56,11 @@ static int is_handling(void) {
 }
 
 #define REAL(name, type)                                                   \
-    static type name##_of_c(void) {                                        \
+    static type name##_of_program(void) {                                  \
         static _Atomic(void *) found;                                      \
         void *known = atomic_load_explicit(&found, memory_order_relaxed);  \
         if (known == NULL) {                                               \
-            known = dlsym(RTLD_NEXT, #name);                               \
+            known = dlsym(RTLD_DEFAULT, #name);                            \
             atomic_store_explicit(&found, known, memory_order_relaxed);    \
         }                                                                  \
         return (type)known;                                                \
@@ -71,9 +76,15 @@ REAL(realloc, Reallocs)
 REAL(free, Frees)
 REAL(posix_memalign, Aligns)
 
-/* Finds the C library's functions before a handler needs them. */
+/* Finds the program's functions before a handler needs them. */
 HIDDEN void engram_memory_begin(void) {
-    malloc_of_c(), calloc_of_c(), realloc_of_c(), free_of_c(), posix_memalign_of_c();
+    malloc_of_program(), calloc_of_program(), realloc_of_program(), free_of_program();
+    posix_memalign_of_program();
+}
+
+/* Memory that the program frees. */
+HIDDEN void *engram_program_malloc(size_t size) {
+    return malloc_of_program()(size);
 }
 
 static uintptr_t all(void) {
@@ -128,7 +139,7 @@ static void settle(void) {
     while (next != NULL) {
         void **one = next;
         next = *one;
-        free_of_c()(one);
+        free_of_program()(one);
     }
 }
 
@@ -139,7 +150,7 @@ HIDDEN void *malloc(size_t size) {
     } else {
         settle();
     }
-    return malloc_of_c()(size);
+    return malloc_of_program()(size);
 }
 
 HIDDEN void *calloc(size_t count, size_t each) {
@@ -148,7 +159,7 @@ HIDDEN void *calloc(size_t count, size_t each) {
         void *at = take(size);
         if (at != NULL) return memset(at, 0, size);
     }
-    return calloc_of_c()(count, each);
+    return calloc_of_program()(count, each);
 }
 
 HIDDEN void free(void *at) {
@@ -158,7 +169,7 @@ HIDDEN void free(void *at) {
         give_back(at, class);
     } else if (!is_handling()) {
         settle();
-        free_of_c()(at);
+        free_of_program()(at);
     } else {
         void **first = atomic_load(&kept);
         do {
@@ -170,7 +181,7 @@ HIDDEN void free(void *at) {
 HIDDEN void *realloc(void *at, size_t size) {
     int class = at == NULL ? -1 : class_of(at);
     if (at == NULL) return malloc(size);
-    if (class < 0 && !is_handling()) return realloc_of_c()(at, size);
+    if (class < 0 && !is_handling()) return realloc_of_program()(at, size);
     size_t known = class < 0 ? malloc_usable_size(at) : size_of(class);
     if (size <= known) return at;
     void *more = malloc(size);
@@ -188,5 +199,5 @@ HIDDEN int posix_memalign(void **to, size_t alignment, size_t size) {
             return 0;
         }
     }
-    return posix_memalign_of_c()(to, alignment, size);
+    return posix_memalign_of_program()(to, alignment, size);
 }

@@ -35,7 +35,7 @@ unsafe fn hand(path: &[u8], to: *mut c_char, size: usize) -> *mut c_char {
             set_errno(libc::ERANGE);
             return std::ptr::null_mut();
         }
-        real!(malloc(size: usize) -> *mut c_char)
+        crate::heap::allocated(size).cast::<c_char>()
     } else if size == 0 {
         set_errno(libc::EINVAL);
         return std::ptr::null_mut();

@@ -270,7 +270,7 @@ unsafe fn copied(entry: *const dirent) -> *mut dirent {
     // SAFETY: an entry, of the size that it says.
     unsafe {
         let size = usize::from((*entry).d_reclen);
-        let copy = real!(malloc(size: usize) -> *mut c_void);
+        let copy = crate::heap::allocated(size);
         if !copy.is_null() {
             std::ptr::copy_nonoverlapping(entry.cast::<u8>(), copy.cast::<u8>(), size);
         }
@@ -305,7 +305,7 @@ unsafe fn handed(found: &[*mut dirent], compare: Compare) -> Option<*mut *mut di
     // SAFETY: room for as many as there are, and the program's function.
     unsafe {
         let size = size_of_val(found).max(1);
-        let list = real!(malloc(size: usize) -> *mut *mut dirent);
+        let list = crate::heap::allocated(size).cast::<*mut dirent>();
         if list.is_null() {
             return None;
         }
