@@ -21,7 +21,7 @@ use engram_media::memory::Memory;
 use engram_ops::rows_mut::Reserved;
 use engram_records::extent::Extent;
 use engram_records::object::Stored;
-use engram_space::lease::{Hold, Shown};
+use engram_space::lease::{Hold, ViewHold};
 
 /// One hold on one extent, or on what is shown of a file, given up on drop.
 pub struct Claim {
@@ -47,7 +47,7 @@ pub(crate) struct FileClaim {
     /// The file.
     pub oid: Oid,
     /// How it is kept.
-    pub kept: Shown,
+    pub kept: ViewHold,
     /// Whether it has no holes.
     pub whole: bool,
 }

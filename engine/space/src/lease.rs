@@ -77,7 +77,7 @@ pub use locks::LockMode;
 pub use locks::{LockFile, gate, held, holders_by_files, place};
 pub use peers::{Dead, Peers};
 pub use ranges::{LockedRange, RangeLocks, own_stand_in};
-pub use shown::Shown;
+pub use shown::ViewHold;
 pub(crate) use words::Pin;
 pub use words::{CALLED_IN, ObjectUse, PINS_MAX, UsedObject};
 use words::{Mutex, MutexGuard, Ordering, fence, pin_word};

@@ -200,13 +200,7 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
             _ if open_files.is_empty() => {}
             12 => {
                 let file = &open_files[random.below(open_files.len() as u64) as usize];
-                let from = random.below(WORDS * 8 / PAGE) * PAGE;
-                match file.view_part(from, (1 + random.below(30)) * PAGE, false) {
-                    Ok(Some(Payload::Extent(view))) if views.len() < 12 => {
-                        views.push((from / 8, view));
-                    }
-                    shown => drop(shown.map_err(gone)),
-                }
+                view_part(file, &mut views, &mut random).unwrap_or_else(gone);
             }
             13 => {
                 views.iter().for_each(|(first, view)| check_words(&contents(view), *first));
@@ -221,6 +215,19 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
             }
         }
     }
+}
+
+/// Views some pages of a file, and keeps the view with the place of its first word, unless there are
+/// many.
+fn view_part(file: &File, views: &mut Vec<(u64, View)>, random: &mut Random) -> engram::Result<()> {
+    let from = random.below(WORDS * 8 / PAGE) * PAGE;
+    let shown = file.view_part(from, (1 + random.below(30)) * PAGE, false)?;
+    if let Some(Payload::Extent(view)) = shown
+        && views.len() < 12
+    {
+        views.push((from / 8, view));
+    }
+    Ok(())
 }
 
 /// Reads, writes, cuts, or makes holes. Sizes are whole words, and so is what is appended.

@@ -14,7 +14,7 @@ use engram_base::id::Oid;
 use engram_catalog::{Catalog, ReadTxn};
 use engram_records::extent::Extent;
 use engram_space::extent::Arena;
-use engram_space::lease::{Children, Hold, Lease, ObjectUse, Shown, Spare};
+use engram_space::lease::{Children, Hold, Lease, ObjectUse, Spare, ViewHold};
 
 /// What a fork, an open or a close replaces.
 pub struct State {
@@ -97,7 +97,7 @@ impl Gate {
     }
 
     /// Gives up what a view of a file kept.
-    pub(crate) fn leave_shown(&self, oid: Oid, shown: &Shown) {
+    pub(crate) fn leave_shown(&self, oid: Oid, shown: &ViewHold) {
         if let Some(lease) = &self.read().lease {
             lease.leave_shown(oid, shown);
         }
@@ -214,9 +214,9 @@ impl<'a> LookUp<'a> {
     }
 
     /// Keeps extents of a file that this snapshot shows, for a view.
-    pub(crate) fn keep_shown(&self, oid: Oid, extents: Vec<Extent>) -> Shown {
+    pub(crate) fn keep_shown(&self, oid: Oid, extents: Vec<Extent>) -> ViewHold {
         let keep = |lease: &Lease| lease.keep_shown(oid, extents, self.age);
-        self.lease.map_or(Shown::Whole(Hold::Aged(self.age)), keep)
+        self.lease.map_or(ViewHold::Whole(Hold::Aged(self.age)), keep)
     }
 
     /// Keeps an extent that this snapshot shows.

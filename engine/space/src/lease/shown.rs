@@ -13,7 +13,7 @@ const RUNS_MAX: usize = if cfg!(loom) { 2 } else { 256 };
 
 /// How a view of a file keeps what it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ViewHold {
     /// By a hold on each run of pages.
     Runs(Vec<(Extent, Hold)>),
     /// By a hold on the object: what it gives up meanwhile stays, too.
@@ -23,19 +23,19 @@ pub enum Shown {
 impl Lease {
     /// Keeps extents of whole pages that a view of a file shows. The caller is within a look-up of
     /// this age that shows them.
-    pub fn keep_shown(&self, oid: Oid, extents: Vec<Extent>, age: u64) -> Shown {
+    pub fn keep_shown(&self, oid: Oid, extents: Vec<Extent>, age: u64) -> ViewHold {
         let runs = joined(extents);
         if runs.len() > RUNS_MAX || !self.has_room(runs.len()) {
-            return Shown::Whole(self.use_object(oid, ObjectUse::View, age));
+            return ViewHold::Whole(self.use_object(oid, ObjectUse::View, age));
         }
-        Shown::Runs(runs.into_iter().map(|run| (run, self.pin(run, age))).collect())
+        ViewHold::Runs(runs.into_iter().map(|run| (run, self.pin(run, age))).collect())
     }
 
     /// Gives up what a view of a file kept.
-    pub fn leave_shown(&self, oid: Oid, shown: &Shown) {
+    pub fn leave_shown(&self, oid: Oid, shown: &ViewHold) {
         match shown {
-            Shown::Runs(runs) => runs.iter().for_each(|(run, hold)| self.unpin(*run, *hold)),
-            Shown::Whole(hold) => self.leave_object(oid, ObjectUse::View, *hold),
+            ViewHold::Runs(runs) => runs.iter().for_each(|(run, hold)| self.unpin(*run, *hold)),
+            ViewHold::Whole(hold) => self.leave_object(oid, ObjectUse::View, *hold),
         }
     }
 }

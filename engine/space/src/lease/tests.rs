@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::words::LOCKS_LISTED;
-use super::{CALLED_IN, Hold, IDLE, Lease, LeaseFile, PIN, PINS_MAX, Peers, Shown};
+use super::{CALLED_IN, Hold, IDLE, Lease, LeaseFile, PIN, PINS_MAX, Peers, ViewHold};
 use crate::extent::Floor;
 use engram_records::extent::{Extent, LINE, PAGE};
 
@@ -95,16 +95,16 @@ fn a_view_of_a_file_pins_the_runs_that_it_shows_or_the_object_if_these_are_many(
     assert_eq!(lease.pinned(), 0);
     // Each other page: none touches the next.
     let many = lease.keep_shown(7, (0..500).map(|number| page(2 * number)).collect(), 5);
-    assert_eq!(many, Shown::Whole(Hold::Pinned));
+    assert_eq!(many, ViewHold::Whole(Hold::Pinned));
     let floor = seen(&dir);
     assert_eq!((floor.pages.joined(), floor.objects.len(), lease.pinned()), (&[][..], 1, 1));
     // One slot is left.
     (1..PINS_MAX as u64 - 1)
         .for_each(|place| assert_eq!(lease.pin(line(place * 64), 5), Hold::Pinned));
     let two = lease.keep_shown(8, vec![page(2), page(4)], 5);
-    assert_eq!((two.clone(), seen(&dir).objects.len()), (Shown::Whole(Hold::Pinned), 2));
+    assert_eq!((two.clone(), seen(&dir).objects.len()), (ViewHold::Whole(Hold::Pinned), 2));
     let no_slot = lease.keep_shown(9, vec![page(2)], 5);
-    assert_eq!((&no_slot, seen(&dir).age), (&Shown::Whole(Hold::Aged(5)), 5));
+    assert_eq!((&no_slot, seen(&dir).age), (&ViewHold::Whole(Hold::Aged(5)), 5));
     lease.leave_shown(9, &no_slot);
     lease.leave_shown(8, &two);
     lease.leave_shown(7, &many);

@@ -43,7 +43,7 @@ use loom::thread;
 
 use super::super::list::{LeaseList, PeerLease};
 use super::super::words::{AtomicU64, Mutex, Ordering, PINS_MAX, Words};
-use super::super::{Hold, Lease, LeaseFile, Shown};
+use super::super::{Hold, Lease, LeaseFile, ViewHold};
 use crate::extent::reclaim::{Fate, FreedOf};
 use engram_base::id::Oid;
 use engram_records::extent::{Extent, PAGE};
@@ -282,7 +282,7 @@ fn all_is_free(realm: &Arc<Realm>) {
 
 /// Views a file of these extents, in every order with a process that cuts the first two from it and
 /// allocates: all is free in the end.
-fn beside_cuts(extents: usize, is: impl Fn(&Shown) -> bool + Copy + Send + Sync + 'static) {
+fn beside_cuts(extents: usize, is: impl Fn(&ViewHold) -> bool + Copy + Send + Sync + 'static) {
     in_every_order(move || {
         let realm = Realm::new();
         let reader = Reader::new(&realm);
@@ -309,12 +309,12 @@ fn beside_cuts(extents: usize, is: impl Fn(&Shown) -> bool + Copy + Send + Sync 
 
 #[test]
 fn a_view_of_a_file_keeps_each_of_its_runs() {
-    beside_cuts(OBJECTS, |shown| matches!(shown, Shown::Runs(_)));
+    beside_cuts(OBJECTS, |shown| matches!(shown, ViewHold::Runs(_)));
 }
 
 #[test]
 fn a_view_of_more_runs_than_it_may_pin_keeps_all_that_is_cut() {
-    beside_cuts(PINS_MAX + 1, |shown| matches!(shown, Shown::Whole(_)));
+    beside_cuts(PINS_MAX + 1, |shown| matches!(shown, ViewHold::Whole(_)));
 }
 
 /// What a process does, in every order with another that deletes object 0 and allocates: all is
