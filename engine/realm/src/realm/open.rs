@@ -159,6 +159,8 @@ fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<bool> {
     peers.refresh(&setup.leases(), 0, 0)?;
     let (own, alive) = (Owner::current(), peers.alive());
     let some_dead = alive.len() < peers.count();
+    // It has each of their files open.
+    drop(peers);
     for (id, owner) in alive {
         if ours.contains(&id) {
             continue;
