@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import engram
@@ -26,6 +27,32 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="it becomes other user
 
 def test_maps_are_those_of_the_kernel(once: native.Once, pool: engram.Pool, home: Path) -> None:
     preloaded.same(once, pool, home, "maps")
+
+
+def test_private_maps_keep_what_is_written_to_them(
+    once: native.Once, pool: engram.Pool, home: Path
+) -> None:
+    preloaded.same(once, pool, home, "maps_private")
+
+
+def test_a_map_ends_where_its_value_does(once: native.Once, pool: engram.Pool, home: Path) -> None:
+    """Values that were put whole lie behind each other, also within a page."""
+    lengths = [9280, 4160, 70000, 8192, 5000, 12352] * 4
+    for number, length in enumerate(lengths):
+        pool[f"b{number}"] = bytes([65 + number]) * length
+    pool["array"] = np.arange(3001)
+    program, prefix = preloaded.compiled(once, "maps_behind"), preloaded.of(pool, home)
+    said = prefix.run(program, prefix.path, str(len(lengths)))
+    assert said == f"looked at {len(lengths)}\n"
+    for number, length in enumerate(lengths):
+        assert bytes(pool[f"b{number}"][:]) == bytes([65 + number]) * length
+    assert (pool["array"][...] == np.arange(3001)).all()
+
+
+def test_the_offset_that_processes_share_is_nobodys_for_ever(
+    once: native.Once, pool: engram.Pool, home: Path
+) -> None:
+    preloaded.same(once, pool, home, "offset_kept")
 
 
 def test_descriptors_refuse_what_the_kernels_do(

@@ -117,6 +117,7 @@ pub use engram_base::error::{self, Error, Kind, Result};
 pub use engram_base::faults;
 pub use engram_base::guest::become_one as become_guest;
 pub use engram_base::id::{Gid, Member, Oid};
+pub use engram_base::process;
 pub use engram_base::scope::Scope;
 pub use engram_base::slab::{Run, Runs, Slab};
 pub use engram_catalog as catalog;

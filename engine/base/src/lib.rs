@@ -17,6 +17,7 @@
 //! | [`checksum`], [`varint`] | bytes on media that every layer has |
 //! | [`mutex`], [`threads`] | locks and threads of this process |
 //! | [`pool_lock`] | the lock of every process that makes or removes parts of a pool |
+//! | [`process`] | whether a process or thread runs |
 //! | [`guest`] | two copies of the engine in one process |
 //! | [`user`], [`random`], [`clock`] | what the kernel is asked for |
 
@@ -32,6 +33,7 @@ pub mod id;
 pub mod mutex;
 pub mod name;
 pub mod pool_lock;
+pub mod process;
 pub mod random;
 pub mod scope;
 pub mod size;

@@ -301,6 +301,13 @@ impl Handle {
         })
     }
 
+    /// Whether its memory ends with a page that is its alone: behind a value that was put whole
+    /// another may begin.
+    pub fn has_whole_pages(&self) -> Result<bool> {
+        let Some(file) = self.file() else { return Ok(false) };
+        Ok(!file.is_in_one_extent()? || file.size()?.is_multiple_of(PAGE))
+    }
+
     /// Gives a file space in pages of its own, however it was opened, unless it has: what is mapped
     /// begins with a page.
     pub fn take_pages(&self) -> Result<()> {

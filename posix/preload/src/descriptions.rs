@@ -25,6 +25,9 @@
 use std::ffi::{CStr, c_int, c_long, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use engram::process::Life;
 
 use crate::process;
 use crate::real::real;
@@ -34,6 +37,11 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ENGRDESC");
 pub const DESCRIPTIONS: usize = 1 << 16;
 const PROCESSES: usize = 4096;
 const WORDS: usize = DESCRIPTIONS / 64;
+/// The half of a description's uses that counts who has it; the other half counts from here on.
+const HOLDERS: u64 = GENERATION - 1;
+const GENERATION: u64 = 1 << 32;
+/// Between two looks whether an offset is free again that somebody has for long.
+const PAUSE: Duration = Duration::from_micros(100);
 /// By which a program that is started finds the table: the numbers of two descriptors.
 pub const HANDED: &CStr = c"ENGRAM_RUN_HANDED";
 
@@ -52,10 +60,9 @@ pub enum What {
 /// A description.
 #[repr(C, align(64))]
 pub struct Description {
-    /// How many processes have it.
-    holders: AtomicU32,
-    /// How often it was used again.
-    generation: AtomicU32,
+    /// How many processes have it, and, in the upper half, how often it was used again: one word, so
+    /// that nobody takes a description over that is being used again.
+    uses: AtomicU64,
     tree: AtomicU32,
     what: AtomicU32,
     node: AtomicU64,
@@ -195,7 +202,6 @@ impl Shared {
             self.free_one()
         })?;
         let new = self.description(found);
-        new.generation.fetch_add(1, Ordering::Relaxed);
         new.tree.store(tree, Ordering::Relaxed);
         new.node.store(node, Ordering::Relaxed);
         new.what.store(what as u32, Ordering::Relaxed);
@@ -211,8 +217,10 @@ impl Shared {
     fn free_one(&self) -> Option<usize> {
         let from = self.table.next.load(Ordering::Relaxed);
         let free = |number: &usize| {
-            let holders = &self.table.descriptions[*number].holders;
-            holders.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            let uses = &self.table.descriptions[*number].uses;
+            let again =
+                |uses: u64| (uses & HOLDERS == 0).then_some(uses.wrapping_add(GENERATION) | 1);
+            uses.fetch_update(Ordering::Acquire, Ordering::Relaxed, again).is_ok()
         };
         let found = (0..DESCRIPTIONS).map(|at| (from + at) % DESCRIPTIONS).find(free)?;
         self.table.next.store(found + 1, Ordering::Relaxed);
@@ -220,18 +228,21 @@ impl Shared {
     }
 
     /// The process has the description, too: it was handed over. `false`: it is another by now.
+    ///
+    /// It is counted before the row says so. Who dies in between leaves it taken for ever, where the
+    /// other way round it were given to another while somebody has it.
     pub fn take_over(&self, number: usize, generation: u32) -> bool {
         let Some(taken) = self.table.descriptions.get(number) else { return false };
         let bit = 1 << (number % 64);
         let Some(row) = self.row() else { return false };
-        if row[number / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-            taken.holders.fetch_add(1, Ordering::Acquire);
+        let more = |uses: u64| (uses >> 32 == u64::from(generation)).then_some(uses + 1);
+        if taken.uses.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_err() {
+            return false;
         }
-        let is_same = taken.generation.load(Ordering::Relaxed) == generation;
-        if !is_same {
-            self.give_up(number);
+        if row[number / 64].fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            taken.uses.fetch_sub(1, Ordering::Release);
         }
-        is_same
+        true
     }
 
     /// The process has it no more.
@@ -239,7 +250,7 @@ impl Shared {
         let bit = 1 << (number % 64);
         let Some(row) = self.row() else { return };
         if row[number / 64].fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
-            self.table.descriptions[number].holders.fetch_sub(1, Ordering::Release);
+            self.table.descriptions[number].uses.fetch_sub(1, Ordering::Release);
         }
     }
 
@@ -263,7 +274,7 @@ impl Shared {
 
     /// Finds this process's row: its own from before an `exec`, or a free one.
     fn enter_process(&self) -> bool {
-        let (pid, start) = (std::process::id(), start_of(std::process::id()).unwrap_or(0));
+        let (pid, start) = (std::process::id(), own_start());
         let is_own = |row: &Process| {
             row.pid.load(Ordering::Acquire) == pid && row.start.load(Ordering::Relaxed) == start
         };
@@ -285,7 +296,7 @@ impl Shared {
 
     fn begin_row(&self, row: usize, pid: u32) {
         let row = &self.table.processes[row];
-        row.start.store(start_of(pid).unwrap_or(0), Ordering::Relaxed);
+        row.start.store(own_start(), Ordering::Relaxed);
         row.pid.store(pid, Ordering::Relaxed);
         row.is_begun.store(0, Ordering::Release);
     }
@@ -313,7 +324,7 @@ impl Shared {
             let bits = word.swap(0, Ordering::Relaxed);
             for bit in (0..64).filter(|bit| bits & 1 << bit != 0) {
                 let left = &self.table.descriptions[at * 64 + bit];
-                left.holders.fetch_sub(1, Ordering::Release);
+                left.uses.fetch_sub(1, Ordering::Release);
             }
         }
     }
@@ -326,9 +337,13 @@ impl Shared {
                 continue;
             }
             let is_begun = row.is_begun.load(Ordering::Acquire) != 0;
-            let gone = match start_of(pid) {
-                None => true,
-                Some(start) => !is_begun && start != row.start.load(Ordering::Relaxed),
+            let gone = match Life::of_process(pid) {
+                Life::Gone => true,
+                Life::Since(start) => {
+                    let began = row.start.load(Ordering::Relaxed);
+                    !is_begun && began != 0 && start != began
+                }
+                Life::Unknown => false,
             };
             // Of two that see it, one clears it.
             if gone && row.is_begun.swap(1, Ordering::AcqRel) == u32::from(is_begun) {
@@ -350,16 +365,19 @@ impl Shared {
     pub fn before_fork(&self) {
         let row = self.free_row(std::process::id());
         CHILD.store(row.unwrap_or(usize::MAX), Ordering::Relaxed);
-        let (Some(row), Some(own)) = (row, self.row()) else { return };
+        let Some(own) = self.row() else { return };
         for (at, word) in own.iter().enumerate() {
             let bits = word.load(Ordering::Relaxed);
             if bits == 0 {
                 continue;
             }
-            self.table.rows[row][at].store(bits, Ordering::Relaxed);
             for bit in (0..64).filter(|bit| bits & 1 << bit != 0) {
                 let shared = &self.table.descriptions[at * 64 + bit];
-                shared.holders.fetch_add(1, Ordering::Relaxed);
+                shared.uses.fetch_add(1, Ordering::Relaxed);
+            }
+            // Of a child without a row they are counted, too: they stay taken.
+            if let Some(row) = row {
+                self.table.rows[row][at].store(bits, Ordering::Release);
             }
         }
     }
@@ -394,13 +412,12 @@ pub fn reopened(fd: c_int) -> Option<c_int> {
     (new >= 0).then_some(new)
 }
 
-/// When a process started; `None`: it is gone.
-fn start_of(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut words = rest.split_whitespace();
-    let state = words.next()?;
-    (!matches!(state, "Z" | "X")).then(|| words.nth(18)?.parse().ok()).flatten()
+/// When this process started.
+fn own_start() -> u64 {
+    match Life::of_process(std::process::id()) {
+        Life::Since(start) => start,
+        _ => 0,
+    }
 }
 
 /// A description whose offset is this thread's.
@@ -438,12 +455,12 @@ impl Description {
 
     /// Whether no other process has it.
     pub fn is_of_one(&self) -> bool {
-        self.holders.load(Ordering::Acquire) <= 1
+        self.uses.load(Ordering::Acquire) & HOLDERS <= 1
     }
 
     /// How often it was used again.
     pub fn generation(&self) -> u32 {
-        self.generation.load(Ordering::Relaxed)
+        (self.uses.load(Ordering::Relaxed) >> 32) as u32
     }
 
     /// Takes its lock.
@@ -453,13 +470,20 @@ impl Description {
         while let Err(holder) =
             self.lock.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed)
         {
+            // No thread takes it twice: another of this number did, of the program before.
+            if holder == own {
+                break;
+            }
             looks += 1;
-            if looks.is_multiple_of(4096) && is_gone(holder) {
+            if looks.is_multiple_of(512) && Life::of_thread(holder) == Life::Gone {
                 let taken =
                     self.lock.compare_exchange(holder, own, Ordering::Acquire, Ordering::Relaxed);
                 if taken.is_ok() {
                     break;
                 }
+            } else if looks > 256 {
+                // Its holder may be stopped.
+                std::thread::sleep(PAUSE);
             } else if looks > 64 {
                 std::thread::yield_now();
             } else {
@@ -468,12 +492,6 @@ impl Description {
         }
         Offset(self)
     }
-}
-
-/// Whether no thread of this number goes on: one that was killed is there until its parent has
-/// asked for it, and that may be who waits.
-fn is_gone(thread: u32) -> bool {
-    start_of(thread).is_none()
 }
 
 impl Offset<'_> {

@@ -38,6 +38,8 @@ struct Shown {
     to: usize,
     /// The offset in the file of its first byte.
     offset: u64,
+    /// What may be done with it now.
+    protection: c_int,
     /// Whether it may be made writable.
     may_write: bool,
     /// Whether others see what is written there.
@@ -46,6 +48,14 @@ struct Shown {
     view: Option<Arc<View>>,
     /// The open file, which is mapped again where it is remapped.
     handle: Handle,
+}
+
+impl Shown {
+    /// The part of it between two addresses within it.
+    fn part(&self, from: usize, to: usize) -> Shown {
+        let offset = self.offset + (from - self.from) as u64;
+        Shown { from, to, offset, ..self.clone() }
+    }
 }
 
 /// Maps, in no order: there are few.
@@ -147,19 +157,25 @@ fn map_copy(to: *mut u8, size: usize, handle: &Handle, wanted: Wanted) -> Result
 }
 
 /// What the map shows of the file's memory, if that begins with a page, and where in the file it
-/// does. A file that lies in its record, or within a page, is given pages of its own, where that
-/// can be: an array, or what is shown for reading, keeps its place.
+/// does.
+fn aligned(handle: &Handle, wanted: Wanted, write: bool) -> Result<Option<(u64, View)>> {
+    let view = handle.view(wanted.offset, wanted.size as u64, write)?;
+    Ok(view.filter(|(_, view)| view.as_ptr().addr().is_multiple_of(PAGE)))
+}
+
+/// The same, if the last page is the file's alone, too: behind a value that was put whole lies
+/// another's. A file that lies in its record, or within a page, is given pages of its own, where
+/// that can be: an array, or what is shown for reading, keeps its place.
 fn whole_pages(handle: &Handle, wanted: Wanted, write: bool) -> Result<Option<(u64, View)>> {
-    let view = || {
-        let view = handle.view(wanted.offset, wanted.size as u64, write)?;
-        Ok(view.filter(|(_, view)| view.as_ptr().addr().is_multiple_of(PAGE)))
-    };
-    if let Some(view) = view()? {
+    let view = || aligned(handle, wanted, write);
+    if handle.has_whole_pages()?
+        && let Some(view) = view()?
+    {
         return Ok(Some(view));
     }
     match handle.take_pages() {
         Ok(()) => view(),
-        // Without, it is copied for those who only read.
+        // Without, what is not whole pages is copied for those who only read.
         Err(_) if !write => Ok(None),
         Err(error) => Err(error),
     }
@@ -199,10 +215,36 @@ fn show(to: *mut u8, handle: &Handle, wanted: Wanted) -> Result<Option<Arc<View>
                      private, or copy the file",
                 ));
             }
-            None => map_copy(to, there, handle, wanted)?,
+            None if copies => map_copy(to, there, handle, wanted)?,
+            None => kept = show_most(to, there, handle, wanted)?,
         }
     }
     map_nothing(to.wrapping_add(there), pages(wanted.size) - there, wanted.protection);
+    Ok(kept)
+}
+
+/// Shows whole pages of memory that is not the file's alone behind its end, and copies of the rest.
+fn show_most(
+    to: *mut u8,
+    there: usize,
+    handle: &Handle,
+    wanted: Wanted,
+) -> Result<Option<Arc<View>>> {
+    let mut shown = (0, None);
+    if let Some((begin, view)) = aligned(handle, wanted, false)? {
+        let offset = wanted.offset - begin;
+        let len = view.len().saturating_sub(offset as usize).min(there) / PAGE * PAGE;
+        if len > 0 {
+            // SAFETY: the addresses were taken for this, and the list keeps the view.
+            unsafe { view.map_again(offset, len as u64, to, wanted.protection) }?;
+            shown = (len, Some(Arc::new(view)));
+        }
+    }
+    let (len, kept) = shown;
+    if len < there {
+        let rest = Wanted { offset: wanted.offset + len as u64, ..wanted };
+        map_copy(to.wrapping_add(len), there - len, handle, rest)?;
+    }
     Ok(kept)
 }
 
@@ -237,6 +279,7 @@ fn map(held: &Held, wanted: Wanted) -> *mut c_void {
                     from,
                     to: from + pages(wanted.size),
                     offset: wanted.offset,
+                    protection: wanted.protection,
                     may_write: !wanted.is_shared() || handle.flags().write,
                     shared: wanted.is_shared(),
                     view,
@@ -269,6 +312,14 @@ fn map(held: &Held, wanted: Wanted) -> *mut c_void {
 
 /// A range of addresses shows nothing of ours any more. Views that nobody uses then go.
 fn forget(from: usize, to: usize) {
+    drop(taken_out(from, to));
+}
+
+/// Takes what a range shows out of the list; of each map the part in the range.
+///
+/// That comes before the addresses are given back: another thread may be given them at once, and
+/// puts what it maps there into the list.
+fn taken_out(from: usize, to: usize) -> Vec<Shown> {
     let mut gone = Vec::new();
     let mut shown = SHOWN.lock();
     let mut at = 0;
@@ -281,15 +332,25 @@ fn forget(from: usize, to: usize) {
         let one = shown.swap_remove(at);
         for (a, b) in [(one.from, from), (to, one.to)] {
             if a < b && one.from <= a && b <= one.to {
-                let offset = one.offset + (a - one.from) as u64;
-                shown.push(Shown { from: a, to: b, offset, ..one.clone() });
+                shown.push(one.part(a, b));
             }
         }
-        gone.push(one);
+        gone.push(one.part(one.from.max(from), one.to.min(to)));
         // Its parts lie outside of the range: what was swapped in is looked at next.
     }
     drop(shown);
-    drop(gone);
+    gone
+}
+
+/// Takes a range of addresses away by a call that does so, and what it shows; the call's answer.
+fn take_away(from: usize, to: usize, call: impl FnOnce() -> c_int) -> c_int {
+    let _inside = Inside::nested();
+    let gone = taken_out(from, to);
+    let done = call();
+    if done != 0 {
+        SHOWN.lock().extend(gone);
+    }
+    done
 }
 
 /// The maps in a range.
@@ -322,9 +383,31 @@ fn check_protection(from: usize, to: usize, protection: c_int) -> Result<()> {
             if there > 0 {
                 map_copy(std::ptr::without_provenance_mut(a), there, &one.handle, wanted)?;
             }
+            // What is written there stays, however often it is protected otherwise.
+            let copied = taken_out(a, b).into_iter();
+            SHOWN.lock().extend(copied.map(|part| Shown { view: None, ..part }));
         }
     }
     Ok(())
+}
+
+/// Protects a range by a call that does so; the call's answer.
+fn protect(at: *mut c_void, size: usize, protection: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    if is_inside() || !is_ours(at, size) {
+        return call();
+    }
+    let (from, to) = (at.addr(), at.addr().saturating_add(pages(size)));
+    let allowed: c_int = inside(|| check_protection(from, to, protection).map(|()| 0));
+    if allowed != 0 {
+        return -1;
+    }
+    let done = call();
+    if done == 0 {
+        let _inside = Inside::nested();
+        let protected = taken_out(from, to).into_iter();
+        SHOWN.lock().extend(protected.map(|part| Shown { protection, ..part }));
+    }
+    done
 }
 
 /// Makes what was written in a range durable.
@@ -356,8 +439,15 @@ interpose! {
                 return map(&held, Wanted { near, size, protection, flags, offset });
             }
             if flags & libc::MAP_FIXED != 0 && is_ours(near, size) {
-                let _inside = Inside::nested();
-                forget(near.addr(), near.addr() + pages(size));
+                let mut at = libc::MAP_FAILED;
+                take_away(near.addr(), near.addr() + pages(size), || {
+                    at = real!(
+                        mmap(near: *mut c_void, size: usize, protection: c_int, flags: c_int,
+                            fd: c_int, offset: off_t) -> *mut c_void
+                    );
+                    c_int::from(at == libc::MAP_FAILED)
+                });
+                return at;
             }
         }
         real!(
@@ -368,40 +458,28 @@ interpose! {
 
     /// Takes a map away.
     [munmap](at: *mut c_void, size: usize) -> c_int {
-        let done = real!(munmap(at: *mut c_void, size: usize) -> c_int);
-        if done == 0 && !is_inside() && is_ours(at, size) {
-            let _inside = Inside::nested();
-            forget(at.addr(), at.addr() + pages(size));
+        let call = || real!(munmap(at: *mut c_void, size: usize) -> c_int);
+        if is_inside() || !is_ours(at, size) {
+            return call();
         }
-        done
+        take_away(at.addr(), at.addr().saturating_add(pages(size)), call)
     }
 
     /// Changes what may be done with a map.
     [mprotect](at: *mut c_void, size: usize, protection: c_int) -> c_int {
-        if !is_inside() && is_ours(at, size) {
-            let allowed: c_int = inside(|| {
-                check_protection(at.addr(), at.addr() + pages(size), protection).map(|()| 0)
-            });
-            if allowed != 0 {
-                return -1;
-            }
-        }
-        real!(mprotect(at: *mut c_void, size: usize, protection: c_int) -> c_int)
+        protect(at, size, protection, || {
+            real!(mprotect(at: *mut c_void, size: usize, protection: c_int) -> c_int)
+        })
     }
 
     /// The same, by a key of the processor's.
     [pkey_mprotect](at: *mut c_void, size: usize, protection: c_int, key: c_int) -> c_int {
-        if !is_inside() && is_ours(at, size) {
-            let allowed: c_int = inside(|| {
-                check_protection(at.addr(), at.addr() + pages(size), protection).map(|()| 0)
-            });
-            if allowed != 0 {
-                return -1;
-            }
-        }
-        real!(
-            pkey_mprotect(at: *mut c_void, size: usize, protection: c_int, key: c_int) -> c_int
-        )
+        protect(at, size, protection, || {
+            real!(
+                pkey_mprotect(at: *mut c_void, size: usize, protection: c_int, key: c_int)
+                    -> c_int
+            )
+        })
     }
 
     /// Makes a map durable.
@@ -453,12 +531,14 @@ fn remap(
     let moves = flags & libc::MREMAP_MAYMOVE != 0;
     if pages(wanted) <= pages(size) && flags & libc::MREMAP_FIXED == 0 {
         let (rest, gone) = (at.wrapping_byte_add(pages(wanted)), pages(size) - pages(wanted));
-        if gone > 0 {
-            real!(munmap(rest: *mut c_void, gone: usize) -> c_int);
-            let _inside = Inside::nested();
-            forget(rest.addr(), rest.addr() + gone);
+        let call = || real!(munmap(rest: *mut c_void, gone: usize) -> c_int);
+        if gone > 0 && take_away(rest.addr(), rest.addr() + gone, call) != 0 {
+            return libc::MAP_FAILED;
         }
         return at;
+    }
+    if !one.shared && one.view.is_none() {
+        return move_copy(one.part(from, from + pages(size)), wanted, flags, to);
     }
     if !moves {
         set_errno(libc::ENOMEM);
@@ -470,11 +550,10 @@ fn remap(
     };
     let fixed = if flags & libc::MREMAP_FIXED != 0 { libc::MAP_FIXED } else { 0 };
     let kind = if one.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
-    let write = if one.shared && one.may_write { libc::PROT_WRITE } else { 0 };
     let again = Wanted {
         near: if fixed != 0 { to } else { std::ptr::null_mut() },
         size: wanted,
-        protection: libc::PROT_READ | write,
+        protection: one.protection,
         flags: kind | fixed,
         offset: one.offset + (from - one.from) as u64,
     };
@@ -500,5 +579,45 @@ fn remap(
         }
     };
     drop(inside);
+    new
+}
+
+/// Gives a copy another size, or another place: it is the program's own memory, with what was
+/// written there. What it has more then is of the file.
+fn move_copy(one: Shown, wanted: usize, flags: c_int, to: *mut c_void) -> *mut c_void {
+    let (at, size) = (std::ptr::without_provenance_mut::<c_void>(one.from), one.to - one.from);
+    let mut new = libc::MAP_FAILED;
+    let moved = take_away(one.from, one.to, || {
+        new = real!(
+            mremap(at: *mut c_void, size: usize, wanted: usize, flags: c_int,
+                to: *mut c_void) -> *mut c_void
+        );
+        c_int::from(new == libc::MAP_FAILED)
+    });
+    if moved != 0 {
+        return libc::MAP_FAILED;
+    }
+    let (from, to) = (new.addr(), new.addr() + pages(wanted));
+    let known = Shown { from, to, ..one };
+    let filled: c_int = inside(|| {
+        let there = known.handle.stat()?.size.saturating_sub(known.offset);
+        let there = pages(there as usize).min(pages(wanted));
+        if there > size {
+            let more = Wanted {
+                near: std::ptr::null_mut(),
+                size: there - size,
+                protection: known.protection,
+                flags: libc::MAP_PRIVATE,
+                offset: known.offset + size as u64,
+            };
+            map_copy(new.cast::<u8>().wrapping_add(size), more.size, &known.handle, more)?;
+        }
+        Ok(0)
+    });
+    let _inside = Inside::nested();
+    forget(from, to);
+    SHOWN.lock().push(known);
+    // What could not be read is zeros, and what was written is there.
+    let _ = filled;
     new
 }

@@ -20,12 +20,12 @@
 //! where the byte is free, or where no process of that pid runs any more.
 
 use std::cell::Cell;
-use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{c_int, c_long};
 
 use engram_base::guest;
+use engram_base::process::Life;
 
 /// As many descriptors as Linux lets a process have, unless an administrator raises `fs.nr_open`.
 const DESCRIPTORS: usize = 1 << 20;
@@ -121,20 +121,13 @@ unsafe extern "C" fn engram_fcntl(fd: c_int, command: c_int, argument: c_long) -
     let done = unsafe { libc::fcntl(fd, own, &raw mut *lock) };
     // What LMDB asks for is one byte, at the number of a process.
     let locked = done == 0 && lock.l_type != libc::F_UNLCK as libc::c_short;
-    if own == libc::F_OFD_GETLK && locked && !runs(guest::pid_of(start as u32)) {
+    if own == libc::F_OFD_GETLK
+        && locked
+        && Life::of_process(guest::pid_of(start as u32)) == Life::Gone
+    {
         lock.l_type = libc::F_UNLCK as libc::c_short;
     }
     done
-}
-
-/// Whether a process of this pid runs: it is there, and no zombie. In doubt it does.
-fn runs(pid: u32) -> bool {
-    // SAFETY: signal 0 is sent to nobody; the kernel says whether it could be.
-    let found = unsafe { libc::kill(pid as libc::pid_t, 0) } == 0
-        || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
-    let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-    let state = |stat: String| stat.rsplit_once(')')?.1.trim_start().chars().next();
-    found && !matches!(stat().and_then(state), Some('Z' | 'X'))
 }
 
 /// Has the linker keep the functions, which only C calls.

@@ -78,6 +78,9 @@ fn open_by(
         fail!(Argument, "a file is read as it is now: open it from the pool, not from a snapshot");
     }
     let file = |open| File { open, session: Arc::clone(&realm.session), writable: write };
+    // It may be the last of its file by then, which takes itself off the list: it goes when the list
+    // is free again.
+    let there;
     let inside = core.enter()?;
     let mut known = lock(&core.files.known);
     let look = inside.look()?;
@@ -86,7 +89,7 @@ fn open_by(
         Ok(oid) => oid,
         Err(instead) => return Ok(instead),
     };
-    let there = known.get(&oid).and_then(Weak::upgrade);
+    there = known.get(&oid).and_then(Weak::upgrade);
     let class = with_record(&mut look.txn().rows(), oid, |record, _| {
         check_form(record)?;
         Ok(record.class)
