@@ -61,6 +61,12 @@ def test_descriptors_refuse_what_the_kernels_do(
     preloaded.same(once, pool, home, "contents")
 
 
+def test_what_is_open_is_opened_again_by_the_paths_that_name_it(
+    once: native.Once, pool: engram.Pool, home: Path
+) -> None:
+    preloaded.same(once, pool, home, "opened")
+
+
 def test_locks_end_where_the_kernels_do(once: native.Once, pool: engram.Pool, home: Path) -> None:
     preloaded.same(once, pool, home, "lock_ends")
 

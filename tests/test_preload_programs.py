@@ -73,6 +73,15 @@ END
         echo more >&6; exec 6>&-; wc -l < doc; for f in b/* *; do [ -f $f ] && echo $f; done
         trap 'rm -r b; ls' EXIT
     """,
+    "tee": """
+        echo data > in; cp /dev/stdin copied < in; cat copied /dev/stdin < in
+        exec 5< in; cat /dev/fd/5; [ /dev/stdin -ef in ] < in && echo the same
+        echo 'echo sourced' > f; source /dev/stdin < f; sh -c 'echo x > /dev/stdout' > out
+        tee /dev/fd/3 < in 3> teed; sort -o /dev/stdout in > sorted
+        python3 -c 'open("/dev/stdout", "a").write("written\\n")' >> out; cat out teed sorted
+        stat -L -c %s /dev/stdin < in; readlink /proc/self/fd/0 < in | sed 's:.*/::'
+        mkdir d; ls /proc/self/cwd; md5sum /dev/stdin < in
+    """,
     "tar": """
         mkdir -p t/deep; seq 9000 > t/deep/f; truncate -s 3M t/sparse; echo x >> t/sparse
         ln t/deep/f t/hard; ln -s deep/f t/soft

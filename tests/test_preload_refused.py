@@ -48,3 +48,13 @@ def test_it_goes_on_to_the_kernel_elsewhere(
     assert prefix.run(program, plain) == native.run(program, plain)
     # Another root would change what the prefix means.
     assert f"chroot: {NOT_SUPPORTED}" in prefix.run(program, plain, "and roots")
+
+
+def test_what_another_process_has_open_is_not_opened_as_empty(
+    pool: engram.Pool, home: Path
+) -> None:
+    prefix = preloaded.of(pool, home)
+    script = 'cd "$1"; echo some > f; exec 5< f; cat /proc/$$/fd/5; echo $?'
+    said = prefix.run("bash", "-c", script, "bash", prefix.path)
+    assert "Operation not supported" in said
+    assert said.startswith("1\n"), said

@@ -12,6 +12,10 @@
 //! kernel, or, where the path comes back in, with [`At::after`] and the count: so the 40 hold
 //! across the border. What it finds there is what the call was asked for: it makes the same call.
 //!
+//! A link of the kernel's may lead to a node here, whatever its path is, if it has one: that of an
+//! open file below `/proc` does. The front says so ([`At::through`]). Where links are followed, the
+//! call is about the node; else about the link, and ends with [`Leaves`], too.
+//!
 //! *Invariant*: what was followed is never followed again: a name that vanishes under the walk is
 //! looked up again in the same folder. A walk takes no lock; what changes meanwhile is met before
 //! or after the change. The mode of a folder may be that of the newest commit at the beginning.
@@ -50,18 +54,25 @@ pub struct At<'p> {
     folder: Ino,
     /// `None`: the folder of this number itself, or the file.
     path: Option<&'p [u8]>,
+    /// Whether the path is that of a link of the kernel's, which leads to the node of the number.
+    is_link: bool,
     links: u32,
 }
 
 impl<'p> At<'p> {
     /// The node at a path from a folder; a path that begins with a slash begins at the pool's root.
     pub fn path(folder: Ino, path: &'p [u8]) -> Self {
-        At { folder, path: Some(path), links: 0 }
+        At { folder, path: Some(path), is_link: false, links: 0 }
     }
 
     /// The node of this number: of a file that is open, or of a folder.
     pub fn node(ino: Ino) -> Self {
-        At { folder: ino, path: None, links: 0 }
+        At { folder: ino, path: None, is_link: false, links: 0 }
+    }
+
+    /// A link of the kernel's at an absolute path, which leads to the node of this number.
+    pub fn through(link: &'p [u8], ino: Ino) -> Self {
+        At { folder: ino, path: Some(link), is_link: true, links: 0 }
     }
 
     /// The same, to which so many symbolic links have led outside of what is shown here.
@@ -70,9 +81,21 @@ impl<'p> At<'p> {
         At { links, ..self }
     }
 
-    /// The number, if it is no path.
+    /// The number, if it is no path here.
     pub(crate) fn number(&self) -> Option<Ino> {
-        self.path.is_none().then_some(self.folder)
+        (self.is_link || self.path.is_none()).then_some(self.folder)
+    }
+
+    /// The same of a call that follows links, or does not: that is about a link of the kernel's.
+    pub(crate) fn followed(&self, follow: bool) -> Answer<Option<Ino>> {
+        if self.is_link && !follow { self.leaves() } else { Ok(self.number()) }
+    }
+
+    /// A link of the kernel's, which is where the call goes on.
+    fn leaves<T>(&self) -> Answer<T> {
+        let to = Beyond::Absolute(self.path.unwrap_or_default().to_vec());
+        let leaves = Leaves { to, links: self.links, through_link: false, second: false };
+        Err(Unanswered::Leaves(Box::new(leaves)))
     }
 }
 
@@ -315,6 +338,9 @@ pub(crate) fn stale_is_absent(error: Errno) -> Errno {
 impl Asked<'_> {
     /// The way of a path, to the folder of its last name.
     pub(crate) fn way<'p>(&self, at: &At<'p>) -> Answer<Way<'p>> {
+        if at.is_link {
+            return at.leaves();
+        }
         let len = at.path.map_or(0, <[u8]>::len);
         if len == 0 {
             refuse_at!(ENOENT, "an empty path leads nowhere");
@@ -385,7 +411,7 @@ impl Asked<'_> {
 
     /// What is known of a node; a symbolic link is followed, if `follow`.
     pub(crate) fn find(&self, at: &At<'_>, follow: bool) -> Answer<Stat> {
-        if let Some(ino) = at.number() {
+        if let Some(ino) = at.followed(follow)? {
             return Ok(self.fs().stat(ino)?);
         }
         let reached = self.reach(self.way(at)?, follow)?;

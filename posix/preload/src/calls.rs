@@ -36,6 +36,8 @@ mod wide_streams;
 
 use engram_fs::Errno;
 
+pub use folder::whole_path;
+
 /// A call that is refused, of a path or a descriptor of ours: the error, and what to do instead.
 pub fn refused_call(name: &str, remedy: &str) -> Errno {
     crate::traced::refused(name, remedy);

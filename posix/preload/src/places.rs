@@ -4,15 +4,18 @@
 //! these may be of ours or the kernel's. What is below a prefix is followed by the file system
 //! there ([`engram_fs::At`]). A path that leads out again, by `..` or a link with an absolute
 //! target, is looked at anew, with the count of the links that were followed; what it finds there
-//! is what the call was asked for.
+//! is what the call was asked for. A path of the kernel's may name what the program has open
+//! ([`own`]): the call goes on with that, and not by a path.
 //!
 //! *Limit*: a symbolic link outside of the prefix that leads into it is the kernel's, which finds
 //! nothing there.
 
+pub mod own;
+
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use engram_fs::{Answer, Asked, At, Beyond, Caller, Errno, Leaves, Unanswered};
+use engram_fs::{Answer, Asked, At, Beyond, Caller, Errno, Ino, Leaves, Unanswered};
 
 use crate::descriptors;
 use crate::inside::Inside;
@@ -50,22 +53,53 @@ pub enum Place<'p> {
     Ours(&'static Tree, Start, Cow<'p, [u8]>),
 }
 
-/// The folder that a path goes on from, and how many links have led there.
+/// What a path goes on from, and how many links have led there.
 #[derive(Clone, Copy)]
 pub struct Start {
-    folder: Option<u64>,
+    from: Origin,
     links: u32,
 }
 
+#[derive(Clone, Copy)]
+enum Origin {
+    /// The prefix itself.
+    Prefix,
+    /// A folder below it.
+    Folder(Ino),
+    /// The path is that of a link of the kernel's, which leads to this node.
+    Link(Ino),
+}
+
 impl Start {
-    /// The folder, if it is not the prefix itself.
-    pub fn folder(self) -> Option<u64> {
-        self.folder
+    fn at_prefix() -> Start {
+        Start { from: Origin::Prefix, links: 0 }
+    }
+
+    fn in_folder(ino: Ino) -> Start {
+        Start { from: Origin::Folder(ino), links: 0 }
+    }
+
+    /// The folder that the path goes on from, or the node of the link; `None`: the prefix itself.
+    pub fn node(self) -> Option<Ino> {
+        match self.from {
+            Origin::Prefix => None,
+            Origin::Folder(ino) | Origin::Link(ino) => Some(ino),
+        }
+    }
+
+    /// Whether the path is that of a link of the kernel's.
+    pub fn is_link(self) -> bool {
+        matches!(self.from, Origin::Link(_))
     }
 
     /// The node that the path names.
     fn at<'p>(self, opened: &Opened, path: &'p [u8]) -> At<'p> {
-        At::path(self.folder.unwrap_or(opened.root), path).after(self.links)
+        let at = match self.from {
+            Origin::Prefix => At::path(opened.root, path),
+            Origin::Folder(ino) => At::path(ino, path),
+            Origin::Link(ino) => At::through(path, ino),
+        };
+        at.after(self.links)
     }
 }
 
@@ -133,10 +167,13 @@ pub fn locate(folder: c_int, path: &CStr) -> Place<'_> {
     if trees::all().is_empty() || crate::inside::is_inside() && bytes.first() != Some(&b'/') {
         return kernel();
     }
-    let top = Start { folder: None, links: 0 };
+    let top = Start::at_prefix();
     if bytes.first() == Some(&b'/') {
         if let Some((tree, rest)) = absolute(bytes) {
             return Place::Ours(tree, top, Cow::Borrowed(rest));
+        }
+        if let Some((tree, start, rest)) = open_at(bytes) {
+            return Place::Ours(tree, start, Cow::Borrowed(rest));
         }
         return match is_winding(bytes).then(|| cleaned(bytes)).flatten() {
             Some((tree, rest)) => Place::Ours(tree, top, Cow::Owned(rest)),
@@ -145,8 +182,7 @@ pub fn locate(folder: c_int, path: &CStr) -> Place<'_> {
     }
     let from = if folder == libc::AT_FDCWD { process::folder() } else { descriptors::node(folder) };
     if let Some((tree, ino)) = from {
-        let start = Start { folder: Some(ino), links: 0 };
-        return Place::Ours(tree, start, Cow::Borrowed(bytes));
+        return Place::Ours(tree, Start::in_folder(ino), Cow::Borrowed(bytes));
     }
     let above = match folder {
         libc::AT_FDCWD if process::is_near() || is_winding(bytes) => Some(process::kernel_folder()),
@@ -158,6 +194,24 @@ pub fn locate(folder: c_int, path: &CStr) -> Place<'_> {
         Some((tree, rest)) => Place::Ours(tree, top, Cow::Owned(rest)),
         None => kernel(),
     }
+}
+
+/// Where a path leads that names what this program has open, or its working folder, if that is of
+/// ours; and what is left of the path, or all of it if it ends with the link itself.
+fn open_at(path: &[u8]) -> Option<(&'static Tree, Start, &[u8])> {
+    if crate::inside::is_inside() {
+        return None;
+    }
+    let (own, rest) = own::named(path)?;
+    let (tree, ino) = own.node()?;
+    Some(match rest {
+        b"" => (tree, Start { from: Origin::Link(ino), links: 0 }, path),
+        rest => {
+            let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
+            let rest = if slashes == rest.len() { b"./" } else { &rest[slashes..] };
+            (tree, Start::in_folder(ino), rest)
+        }
+    })
 }
 
 /// Whether a relative path may lead to a prefix from a folder of the kernel's: it begins with a
@@ -180,16 +234,43 @@ fn path_of(folder: c_int) -> Option<Vec<u8>> {
 /// Where a path goes on that leads out of a tree.
 fn beyond(tree: &'static Tree, leaves: Leaves) -> Place<'static> {
     let whole = match leaves.to {
-        Beyond::Absolute(path) => path,
+        Beyond::Absolute(path) => {
+            // It ends there, unless a link here has led to it: that goes on to what it names.
+            if leaves.through_link
+                && let Some((tree, start, rest)) = open_at(&path)
+            {
+                let start = Start { links: leaves.links, ..start };
+                return Place::Ours(tree, start, Cow::Owned(rest.to_vec()));
+            }
+            path
+        }
         Beyond::Above(rest) => {
             let above = tree.prefix.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
             [&tree.prefix[..above], b"/", &rest].concat()
         }
     };
-    let start = Start { folder: None, links: leaves.links };
+    let start = Start { links: leaves.links, ..Start::at_prefix() };
     if let Some((tree, rest)) = cleaned(&whole) {
         return Place::Ours(tree, start, Cow::Owned(rest));
     }
+    kernels(whole)
+}
+
+/// Both places; a link of the kernel's beside a place of the kernel's is its, too.
+fn of_one_side(places: [Place<'_>; 2]) -> [Place<'_>; 2] {
+    match places {
+        [one @ Place::Kernel(..), Place::Ours(_, link, path)] if link.is_link() => {
+            [one, kernels(path.into_owned())]
+        }
+        [Place::Ours(_, link, path), other @ Place::Kernel(..)] if link.is_link() => {
+            [kernels(path.into_owned()), other]
+        }
+        places => places,
+    }
+}
+
+/// A path of the kernel's, from its root on.
+fn kernels(whole: Vec<u8>) -> Place<'static> {
     // A name has no NUL.
     Place::Kernel(libc::AT_FDCWD, Cow::Owned(CString::new(whole).unwrap_or_default()))
 }
@@ -316,6 +397,7 @@ pub unsafe fn by_two_paths(
     let is_long = is_too_long(one) || is_too_long(other);
     let mut places = [locate(old.0, one), locate(new.0, other)];
     loop {
+        places = of_one_side(places);
         let ((tree, from, one), (other, to, two)) = match &places {
             [Place::Kernel(a, old), Place::Kernel(b, new)] => {
                 return kernel((*a, old.as_ptr()), (*b, new.as_ptr()));

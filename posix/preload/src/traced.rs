@@ -62,7 +62,10 @@ fn path_of(folder: c_int, path: *const c_char) -> Option<String> {
     };
     let _inside = Inside::nested();
     let opened = tree.opened()?;
-    let mut whole = opened.fs.path_of(start.folder().unwrap_or(opened.root)).ok()?;
+    let mut whole = opened.fs.path_of(start.node().unwrap_or(opened.root)).ok()?;
+    if start.is_link() {
+        return Some(whole);
+    }
     let rest = String::from_utf8_lossy(&rest).into_owned();
     for name in rest.split('/').filter(|name| !matches!(*name, "" | ".")) {
         if name == ".." {

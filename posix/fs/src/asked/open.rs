@@ -57,6 +57,14 @@ impl How {
         !is_new && !self.has(libc::O_NOFOLLOW)
     }
 
+    /// Refuses to open a folder as what would be made if it were not there.
+    fn check_made(self, stat: &Stat) -> Result<()> {
+        if self.has(libc::O_CREAT) && stat.kind == NodeKind::Folder {
+            refuse!(EISDIR, "what has this name is a folder");
+        }
+        Ok(())
+    }
+
     /// What one must be allowed to do with what is opened.
     fn rights(self) -> u16 {
         let rights = match self.flags & libc::O_ACCMODE {
@@ -77,8 +85,10 @@ impl Asked<'_> {
     /// `open`, by its flags; what it makes gets this mode.
     pub fn open(&self, at: At<'_>, flags: i32, mode: u32) -> Answer<Opened> {
         let how = How::of(flags, mode)?;
-        if let Some(ino) = at.number() {
-            return Ok(self.open_found(&self.fs.stat(ino)?, how)?);
+        if let Some(ino) = at.followed(how.follows())? {
+            let stat = self.fs.stat(ino)?;
+            how.check_made(&stat)?;
+            return Ok(self.open_found(&stat, how)?);
         }
         // Somebody else makes the name between the look and the making of it, or what was found is
         // gone before it is opened.
@@ -178,9 +188,7 @@ impl Asked<'_> {
         if how.has(libc::O_CREAT) && how.has(libc::O_EXCL) {
             refuse!(EEXIST, "the name is there already, and was to be new");
         }
-        if how.has(libc::O_CREAT) && stat.kind == NodeKind::Folder {
-            refuse!(EISDIR, "what has this name is a folder");
-        }
+        how.check_made(stat)?;
         if way.slash && way.last == Last::Name && stat.kind != NodeKind::Folder {
             refuse!(ENOTDIR, "{:?} is no folder", shown_name(way.name()));
         }

@@ -5,15 +5,19 @@ use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
 use engram_fs::Whence;
 use libc::{mode_t, off_t};
 
+use crate::calls::refused_call;
 use crate::descriptions::What;
 use crate::descriptors::{self, Held};
 use crate::inside::is_inside;
-use crate::places::{by_path, inside};
+use crate::places::{by_path, fail, inside, own};
 use crate::real::{interpose, real, set_errno};
 use crate::traced;
 
 /// `O_TMPFILE` without the bits of `O_DIRECTORY`: a mode follows it, too.
 const TMPFILE: c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
+/// Instead of the links to what another process has open.
+const BY_PATH: &str = "open the file by its own path";
 
 /// Opens a path from a folder.
 unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
@@ -30,7 +34,14 @@ unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t
                 let fd = real!(
                     openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int
                 );
-                if is_inside() { descriptors::hide(fd) } else { fd }
+                if is_inside() {
+                    return descriptors::hide(fd);
+                }
+                if own::is_unknown(path, fd) {
+                    real!(close(fd: c_int) -> c_int);
+                    return fail(&refused_call("open", BY_PATH));
+                }
+                fd
             },
         )
     }

@@ -13,12 +13,18 @@ use crate::trees::{Opened, Tree};
 
 /// The absolute path of a folder of ours, as the program names it. The thread is inside.
 pub fn path_of(tree: &Tree, opened: &Opened, folder: Ino) -> engram_fs::Result<Vec<u8>> {
-    let namespace = opened.fs.namespace();
-    let path = |ino: Ino| -> engram_fs::Result<String> {
-        Ok(if ino == ROOT { String::new() } else { namespace.path_of(Member::Group(ino))? })
-    };
-    let (whole, top) = (path(folder)?, path(opened.root)?);
-    let below = whole.strip_prefix(&top).unwrap_or(&whole).trim_start_matches('/');
+    told(tree, opened, &path_in_pool(opened, folder)?)
+}
+
+fn path_in_pool(opened: &Opened, folder: Ino) -> engram_fs::Result<String> {
+    let path = || opened.fs.namespace().path_of(Member::Group(folder));
+    Ok(if folder == ROOT { String::new() } else { path()? })
+}
+
+/// The absolute path, as the program names it, of what has a path in the pool.
+fn told(tree: &Tree, opened: &Opened, whole: &str) -> engram_fs::Result<Vec<u8>> {
+    let top = path_in_pool(opened, opened.root)?;
+    let below = whole.strip_prefix(&top).unwrap_or(whole).trim_start_matches('/');
     let mut told = tree.prefix.clone();
     if !below.is_empty() {
         told.push(b'/');
@@ -218,8 +224,5 @@ pub fn whole_path(
         return path_of(tree, opened, stat.ino);
     }
     let whole = opened.fs.namespace().path_of(Member::Object(stat.ino))?;
-    let mut told = tree.prefix.clone();
-    told.push(b'/');
-    told.extend_from_slice(whole.trim_start_matches('/').as_bytes());
-    Ok(told)
+    told(tree, opened, &whole)
 }

@@ -9,7 +9,7 @@ use libc::{dev_t, key_t, mode_t};
 use crate::descriptions::What;
 use crate::descriptors;
 use crate::inside::is_inside;
-use crate::places::{by_path, by_path_of, by_two_paths, inside, is_nowhere};
+use crate::places::{by_path, by_path_of, by_two_paths, inside, is_nowhere, own};
 use crate::process;
 use crate::real::{interpose, real, set_errno};
 use crate::traced;
@@ -100,16 +100,21 @@ unsafe fn read_link(folder: c_int, path: *const c_char, to: *mut c_char, size: u
     }
     // SAFETY: a string and a buffer, as the program gave them.
     unsafe {
+        let tell = |target: &[u8]| {
+            let count = target.len().min(size);
+            std::ptr::copy_nonoverlapping(target.as_ptr(), to.cast::<u8>(), count);
+            count as isize
+        };
         by_path(
             folder,
             path,
-            |_, _, asked, at| {
-                let target = asked.readlink(at)?;
-                let count = target.len().min(size);
-                std::ptr::copy_nonoverlapping(target.as_ptr(), to.cast::<u8>(), count);
-                Ok(count as isize)
-            },
+            |_, _, asked, at| Ok(tell(&asked.readlink(at)?)),
             |folder, path| {
+                if !is_nowhere(path)
+                    && let Some((tree, ino)) = own::target(CStr::from_ptr(path))
+                {
+                    return inside(|| Ok(tell(&own::written(tree, ino)?)));
+                }
                 real!(
                     readlinkat(folder: c_int, path: *const c_char, to: *mut c_char, size: usize)
                         -> isize
