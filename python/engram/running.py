@@ -283,7 +283,7 @@ def _place(pool: Any, prefix: Any) -> Place:
         folder = absolute(text)
     at = str(os.fspath(prefix)) if isinstance(prefix, str | os.PathLike) else prefix
     _check_text(str(folder), path, at)
-    return Place(folder, _clean(path), at)
+    return Place(folder, _clean(path), at.rstrip("/") or at[:1])
 
 
 def _clean(path: str) -> str:
@@ -334,9 +334,7 @@ def _check_prefixes(places: Sequence[Place]) -> None:
         if prefix == "/":
             raise ArgumentError("the prefix / is the root, below which all files are: give /p, say")
         if prefix != "/" + "/".join(_parts(prefix)):
-            raise ArgumentError(
-                f"prefix {prefix!r} is not clean: leave out //, . and .., and the / at its end"
-            )
+            raise ArgumentError(f"prefix {prefix!r} is not clean: leave out //, . and ..")
         for folder in {str(place.pool), os.path.realpath(place.pool)}:
             if is_within(prefix, folder) or is_within(folder, prefix):
                 where = "is, or lies in," if is_within(prefix, folder) else "lies above"
