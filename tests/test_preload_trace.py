@@ -7,6 +7,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
+import native
 import preloaded
 
 if TYPE_CHECKING:
@@ -91,6 +94,60 @@ def test_a_refused_call_says_what_to_do(pool: engram.Pool, home: Path) -> None:
     assert "the mount" in refused[0]
 
 
+REFUSED = """
+import ctypes, fcntl, os, socket, sys
+top = sys.argv[1]
+libc = ctypes.CDLL(None, use_errno=True)
+
+def fails(call, *words):
+    try:
+        call(*words)
+    except OSError as error:
+        assert error.errno in {6, 22, 95}, (call, words, error)
+    else:
+        raise AssertionError((call, words))
+
+os.chdir(top)
+os.mkfifo("fifo")
+open("file", "w").close()
+fails(os.open, ".", os.O_TMPFILE | os.O_RDWR)
+fails(os.open, "fifo", os.O_RDWR)
+stream = socket.socket(socket.AF_UNIX)
+fails(stream.bind, "socket")
+fails(stream.connect, f"{top}/socket")
+packet = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+fails(packet.sendto, b"x", f"{top}/socket")
+fails(packet.sendmsg, [b"x"], [], 0, f"{top}/socket")
+fails(os.setxattr, "file", "security.x", b"1")
+with open("file") as file:
+    fails(fcntl.fcntl, file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+assert libc.renameat2(-100, b"file", -100, b"other", 4) == -1
+"""
+
+
+def test_each_refused_call_has_a_line(pool: engram.Pool, home: Path) -> None:
+    trace, prefix = home / "trace", preloaded.of(pool, home)
+    words = ("python3", "-c", REFUSED, str(prefix.path))
+    run(pool, home, *words, ENGRAM_TRACE=str(trace))
+    refused = [line.split(":") for line in trace.read_text().splitlines() if ":refused:" in line]
+    calls = ["open", "open", "bind", "connect", "sendto", "sendmsg", "setxattr", "fcntl"]
+    assert [words[-2] for words in refused] == [*calls, "renameat2"]
+
+
+def test_a_static_program_in_the_pool_has_a_line(pool: engram.Pool, home: Path) -> None:
+    trace, prefix = home / "trace", preloaded.of(pool, home)
+    source, program = home / "static.c", home / "static"
+    source.write_text("int main(void) { return 0; }\n")
+    native.run("cc", "-static", source, "-o", program)
+    refused = f"cd {prefix.path}; {program} && exit 1; cd /; {program} > {prefix.path}/out"
+    run(pool, home, "bash", "-c", refused, ENGRAM_TRACE=str(trace))
+    lines = [line for line in trace.read_text().splitlines() if ":refused:" in line]
+    assert [("mount of the pool" in line, "pipes" in line) for line in lines] == [
+        (True, False),
+        (False, True),
+    ]
+
+
 def test_a_ring_keeps_the_newest(pool: engram.Pool, home: Path) -> None:
     ring, prefix = home / "ring", preloaded.of(pool, home)
     loop = f"for i in $(seq 300); do echo $i > {prefix.path}/f$i; done"
@@ -106,14 +163,28 @@ def test_a_ring_keeps_the_newest(pool: engram.Pool, home: Path) -> None:
     assert ":/f300" in said
 
 
-def test_a_pool_that_does_not_open_is_told(pool: engram.Pool, home: Path) -> None:
+@pytest.mark.parametrize(
+    ("named", "what", "remedy"),
+    [
+        ("{home}/none={prefix}", "none", "`engram create"),
+        ("{pool}:/absent={prefix}", '"absent"', "make that group"),
+        ("garbage", '"garbage"', "write POOL[:PATH]=PREFIX"),
+    ],
+)
+def test_a_pool_that_does_not_open_is_told_once(
+    pool: engram.Pool, home: Path, named: str, what: str, remedy: str
+) -> None:
     trace, prefix = home / "trace", preloaded.of(pool, home)
     settings = {**os.environ, **prefix.settings, "ENGRAM_TRACE": str(trace)}
-    settings["ENGRAM_RUN"] = f"{home}/none={prefix.path}"
-    words = ["cat", str(prefix.path / "file")]
+    named = named.format(home=home, pool=pool.path, prefix=prefix.path)
+    settings["ENGRAM_RUN"] = named
+    words = ["cat", str(prefix.path / "file"), str(prefix.path / "other")]
     ended = subprocess.run(words, env=settings, capture_output=True, text=True, check=False)
-    assert "No such file or directory" in ended.stderr
+    assert ended.stderr.count("No such file or directory") == 2
+    told = [line for line in ended.stderr.splitlines() if line.startswith("engram: ")]
+    assert len(told) == 1
+    assert what in told[0]
+    assert remedy in told[0]
     line = trace.read_text()
     assert ":refused:" in line
-    assert "none" in line
-    assert "`engram create" in line
+    assert remedy.replace(":", "%3A") in line

@@ -4,8 +4,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -47,6 +49,40 @@ static void copied(const char *what, int from, int to, loff_t at, loff_t into, s
     printf("then at %lld and %lld\n", (long long)at, (long long)into);
 }
 
+static void asked(const char *who, int fd)
+{
+    int count = -1, yes = 1, no = 0;
+    uint64_t hint = 7;
+    printf("%s\n", who);
+    say("left", ioctl(fd, FIONREAD, &count));
+    printf("%d\n", count);
+    say("no wait", ioctl(fd, FIONBIO, &yes));
+    printf("%d\n", (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+    say("wait", ioctl(fd, FIONBIO, &no));
+    printf("%d\n", (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+    say("owner", fcntl(fd, F_GETOWN));
+    say("signal", fcntl(fd, F_GETSIG));
+    say("lease", fcntl(fd, F_GETLEASE));
+    say("hint", fcntl(fd, F_GET_RW_HINT, &hint));
+    printf("%d\n", (int)hint);
+    say("none", ioctl(fd, TCGETS, &count));
+}
+
+static void by_flags(int fd)
+{
+    char bytes[] = "abc";
+    struct iovec both[] = {{bytes, 2}, {bytes + 2, 1}};
+    lseek(fd, 1, SEEK_SET);
+    say("behind the end", pwritev2(fd, both, 2, 0, RWF_APPEND));
+    say("then at", lseek(fd, 0, SEEK_CUR));
+    say("behind the end, and on", pwritev2(fd, both, 1, -1, RWF_APPEND));
+    say("then at", lseek(fd, 0, SEEK_CUR));
+    say("unknown flags", pwritev2(fd, both, 2, 0, 1 << 20));
+    say("unknown flags", preadv2(fd, both, 2, 0, 1 << 20));
+    say("durable", pwritev2(fd, both, 2, 0, RWF_SYNC));
+    say("end", lseek(fd, 0, SEEK_END));
+}
+
 int main(int count, char **given)
 {
     if (count < 2 || chdir(given[1]) != 0)
@@ -83,5 +119,12 @@ int main(int count, char **given)
            stream && readdir(stream) ? "a member" : "no member");
     say("error", -errno);
     say("made there", openat(gone, "file", O_CREAT | O_WRONLY, 0644));
+    int kept = open("kept", O_RDWR | O_CREAT, 0644);
+    write(kept, bytes, 1000);
+    by_flags(kept);
+    lseek(kept, 10, SEEK_SET);
+    asked("file", kept);
+    lseek(kept, 5000, SEEK_SET);
+    asked("behind its end", kept);
     return 0;
 }

@@ -34,7 +34,7 @@ mod users;
 mod walks;
 mod wide_streams;
 
-use engram_fs::Errno;
+use engram_fs::{Answer, Errno, Unanswered};
 
 pub use folder::whole_path;
 
@@ -42,4 +42,15 @@ pub use folder::whole_path;
 pub fn refused_call(name: &str, remedy: &str) -> Errno {
     crate::traced::refused(name, remedy);
     Errno::new(libc::ENOTSUP, format!("{name} is not answered here: {remedy}"))
+}
+
+/// The answer to a call that asks for what is not offered here, which is noted: the error says what
+/// to do instead.
+fn offered<T>(name: &str, answer: Answer<T>) -> Answer<T> {
+    if let Err(Unanswered::Refused(error)) = &answer
+        && matches!(error.code, libc::EOPNOTSUPP | libc::ENXIO)
+    {
+        crate::traced::refused(name, &error.message);
+    }
+    answer
 }

@@ -394,18 +394,23 @@ pub fn caught(fd: c_int, work: impl FnOnce()) -> Vec<u8> {
     bytes
 }
 
-/// Makes the numbers real that a program inherits which is about to be started. Whether there are
-/// any.
-pub fn make_real() -> bool {
-    let mut is_any = false;
-    for (fd, hidden) in in_range(0, c_uint::MAX) {
+/// The numbers of ours that a program inherits which is about to be started.
+fn inherited() -> impl Iterator<Item = c_int> {
+    in_range(0, c_uint::MAX).filter_map(|(fd, hidden)| {
         let command = libc::F_GETFD;
         let flags = real!(fcntl(fd: c_int, command: c_int) -> c_int);
-        if !hidden && flags & libc::FD_CLOEXEC == 0 {
-            is_any |= make_one_real(fd, 0);
-        }
-    }
-    is_any
+        (!hidden && flags & libc::FD_CLOEXEC == 0).then_some(fd)
+    })
+}
+
+/// Whether a program inherits numbers of ours that is about to be started.
+pub fn passes_any() -> bool {
+    inherited().next().is_some()
+}
+
+/// Makes them real. Whether there are any.
+pub fn make_real() -> bool {
+    inherited().fold(false, |is_any, fd| is_any | make_one_real(fd, 0))
 }
 
 /// Makes a number real, which has this flag of `dup3` then. `false`: it is none of ours.

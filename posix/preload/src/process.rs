@@ -347,6 +347,10 @@ extern "C" fn leave_fork() {
 /// What happens before the program's `main`.
 extern "C" fn begin() {
     if trees::all().is_empty() {
+        if trees::is_asked() {
+            crate::traced::begin();
+            trees::say_what_is_wrong();
+        }
         return;
     }
     crate::handlers::begin();
@@ -361,6 +365,7 @@ extern "C" fn begin() {
         libc::pthread_atfork(Some(enter_fork), Some(leave_fork), Some(leave_fork_in_child));
     }
     crate::traced::begin();
+    trees::say_what_is_wrong();
     crate::handing::take_over();
     crate::streams::standard::begin();
 }

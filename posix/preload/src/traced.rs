@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -186,5 +187,16 @@ pub fn refused(name: &str, remedy: &str) {
     if is_on() {
         let _inside = Inside::nested();
         add(Operation::Refused, "", &[Argument::text(name), Argument::text(remedy)]);
+    }
+}
+
+/// Says on the standard error output, once for each process, what is wrong with all of a prefix,
+/// and what to do. Of a pool that is another user's, each call says that it is denied.
+pub fn tell(what: &str) {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    let _inside = Inside::nested();
+    if !IS_TOLD.swap(true, Ordering::Relaxed) {
+        // It may be closed, or be of that prefix itself.
+        let _ = writeln!(std::io::stderr(), "engram: {what}");
     }
 }

@@ -58,6 +58,26 @@ fn parse(text: &[u8]) -> Vec<Tree> {
     entries.enumerate().filter_map(|(number, entry)| Tree::parse(entry, number as u32)).collect()
 }
 
+/// Whether the environment names any prefix, right or wrong.
+pub fn is_asked() -> bool {
+    variable(c"ENGRAM_RUN").is_some_and(|text| !text.is_empty())
+}
+
+/// Says what of `ENGRAM_RUN` names no prefix: what it was meant to show is not there.
+pub fn say_what_is_wrong() {
+    let text = variable(c"ENGRAM_RUN").unwrap_or_default();
+    let entries = text.split(|byte| *byte == b'\n').filter(|entry| !entry.is_empty());
+    for entry in entries.filter(|entry| Tree::parse(entry, 0).is_none()) {
+        let what = format!(
+            "ENGRAM_RUN has the entry {:?}, which shows nothing: write POOL[:PATH]=PREFIX, with \
+             paths from the root on",
+            String::from_utf8_lossy(entry)
+        );
+        traced::refused("open", &what);
+        traced::tell(&what);
+    }
+}
+
 impl Tree {
     fn parse(entry: &[u8], number: u32) -> Option<Tree> {
         let at = entry.iter().rposition(|byte| *byte == b'=')?;
@@ -98,7 +118,11 @@ impl Tree {
         }
         let opened = opened.inspect_err(|why| {
             let pool = self.pool.display();
-            traced::refused("open", &format!("the pool {pool} does not open: {why}"));
+            let what = format!("the pool {pool} does not open: {why}");
+            traced::refused("open", &what);
+            if matches!(why.code, libc::ENOENT | libc::ENOTDIR) {
+                traced::tell(&what);
+            }
         })?;
         let opened = Box::leak(Box::new(opened));
         self.opened.store(opened, Ordering::Release);
@@ -139,9 +163,15 @@ impl Tree {
         }
         match fs.walk(ROOT, &self.within)?.stat {
             Some(stat) if stat.kind == NodeKind::Folder => Ok(stat.ino),
-            Some(_) => Err(Errno::new(libc::ENOTDIR, format!("{:?} is no group", self.within))),
-            None => Err(Errno::new(libc::ENOENT, format!("there is no group {:?}", self.within))),
+            Some(_) => Err(Errno::new(libc::ENOTDIR, self.names("an object, and no group"))),
+            None => Err(Errno::new(libc::ENOENT, self.names("nothing in the pool"))),
         }
+    }
+
+    /// What is wrong with the path of the group.
+    fn names(&self, what: &str) -> String {
+        let within = &self.within;
+        format!("{within:?} in ENGRAM_RUN names {what}: make that group, or name another")
     }
 
     /// For a fork: nobody else is opening it.

@@ -222,7 +222,11 @@ impl Asked<'_> {
                 }
                 Ok(Opened::File(handle))
             }
-            kind => refuse!(ENXIO, "a {kind:?} in a pool has nobody at its other end"),
+            kind => refuse!(
+                ENXIO,
+                "a {kind:?} in a pool has nobody at its other end: make it elsewhere, or open it \
+                 on a mount"
+            ),
         }
     }
 }

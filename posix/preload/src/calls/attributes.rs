@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use engram_fs::{Answer, Asked, At, Result, Unanswered};
 
 use crate::calls::descriptors::refused;
+use crate::calls::offered;
 use crate::descriptors::{self, Held};
 use crate::inside::is_inside;
 use crate::places::{Failing, by_path, inside};
@@ -94,7 +95,8 @@ unsafe fn set(
             0 => &[],
             size => std::slice::from_raw_parts(value.0.cast::<u8>(), size),
         };
-        asked.set_xattr(at, name_of(name)?, value, flags, follow).map(|()| 0)
+        let set = asked.set_xattr(at, name_of(name)?, value, flags, follow);
+        offered("setxattr", set).map(|()| 0)
     }
 }
 

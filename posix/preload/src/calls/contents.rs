@@ -65,12 +65,20 @@ pub fn read_on(held: &Held, to: &mut [u8]) -> isize {
     })
 }
 
+/// Whether what is written to a file goes behind its end.
+fn appends(held: &Held) -> bool {
+    held.description().flags() & libc::O_APPEND != 0
+}
+
 /// Writes by the offset, or behind the end.
 pub fn write_on(held: &Held, from: &[u8]) -> isize {
+    write_on_as(held, from, appends(held))
+}
+
+fn write_on_as(held: &Held, from: &[u8], append: bool) -> isize {
     inside(|| {
         let file = writable(held)?;
         let offset = held.description().offset();
-        let append = held.description().flags() & libc::O_APPEND != 0;
         let (at, count) = file.write_as(append, offset.get(), from)?;
         traced::transfer(Way::Write, held, file, at, count);
         offset.set(at + count as u64);
@@ -101,10 +109,13 @@ pub fn read_at(held: &Held, to: &mut [u8], offset: off_t) -> isize {
 }
 
 pub fn write_at(held: &Held, from: &[u8], offset: off_t) -> isize {
+    // As Linux has it: what was opened to append is appended to, whatever the offset.
+    write_at_as(held, from, offset, appends(held))
+}
+
+fn write_at_as(held: &Held, from: &[u8], offset: off_t, append: bool) -> isize {
     inside(|| {
         let at = place(offset)?;
-        // As Linux has it: what was opened to append is appended to, whatever the offset.
-        let append = held.description().flags() & libc::O_APPEND != 0;
         let file = writable(held)?;
         let (at, count) = file.write_as(append, at, from)?;
         traced::transfer(Way::Write, held, file, at, count);
@@ -161,23 +172,28 @@ unsafe fn scattered(parts: &[iovec], read: impl Fn(&mut [u8], usize) -> isize) -
 }
 
 /// Writes parts that lie behind each other in the file: as one, so that no other comes between.
-unsafe fn write_parts(held: &Held, parts: &[iovec], offset: Option<off_t>) -> isize {
-    // SAFETY: the program's memory.
-    let one = unsafe {
-        match parts {
-            [part] => {
-                return match offset {
-                    Some(offset) => write_at(held, bytes(part.iov_base, part.iov_len), offset),
-                    None => write_on(held, bytes(part.iov_base, part.iov_len)),
-                };
-            }
-            parts => gathered(parts),
-        }
+unsafe fn write_parts(held: &Held, parts: &[iovec], offset: Option<off_t>, append: bool) -> isize {
+    let write = |from: &[u8]| match offset {
+        Some(offset) => write_at_as(held, from, offset, append),
+        None => write_on_as(held, from, append),
     };
-    match offset {
-        Some(offset) => write_at(held, &one, offset),
-        None => write_on(held, &one),
+    // SAFETY: the program's memory.
+    unsafe {
+        match parts {
+            [part] => write(bytes(part.iov_base, part.iov_len)),
+            parts => write(&gathered(parts)),
+        }
     }
+}
+
+/// The flags of a call that tells them, if all of them are known.
+fn known(flags: c_int, more: c_int) -> Option<c_int> {
+    let all = libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_NOWAIT | more;
+    if flags & !all != 0 {
+        set_errno(libc::EOPNOTSUPP);
+        return None;
+    }
+    Some(flags)
 }
 
 /// Reads parts that lie behind each other in the file.
@@ -289,7 +305,7 @@ interpose! {
         // SAFETY: the program's promise.
         unsafe {
             match parts(from, count) {
-                Some(parts) => write_parts(&held, parts, None),
+                Some(parts) => write_parts(&held, parts, None, appends(&held)),
                 None => -1,
             }
         }
@@ -321,7 +337,7 @@ interpose! {
         // SAFETY: the program's promise.
         unsafe {
             match parts(from, count) {
-                Some(parts) => write_parts(&held, parts, Some(offset)),
+                Some(parts) => write_parts(&held, parts, Some(offset), appends(&held)),
                 None => -1,
             }
         }
@@ -337,6 +353,9 @@ interpose! {
                     -> isize
             );
         };
+        if known(flags, 0).is_none() {
+            return -1;
+        }
         // SAFETY: the program's promise.
         unsafe {
             match parts(to, count) {
@@ -356,14 +375,12 @@ interpose! {
                     -> isize
             );
         };
-        if flags & libc::RWF_APPEND != 0 {
-            set_errno(libc::EOPNOTSUPP);
-            return -1;
-        }
+        let Some(flags) = known(flags, libc::RWF_APPEND) else { return -1 };
+        let (offset, append) = ((offset != -1).then_some(offset), flags & libc::RWF_APPEND != 0);
         // SAFETY: the program's promise.
         let written = unsafe {
             match parts(from, count) {
-                Some(parts) => write_parts(&held, parts, (offset != -1).then_some(offset)),
+                Some(parts) => write_parts(&held, parts, offset, append || appends(&held)),
                 None => return -1,
             }
         };

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
 use engram_fs::Whence;
 use libc::{mode_t, off_t};
 
-use crate::calls::refused_call;
+use crate::calls::{offered, refused_call};
 use crate::descriptions::What;
 use crate::descriptors::{self, Held};
 use crate::inside::is_inside;
@@ -18,6 +18,9 @@ const TMPFILE: c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
 /// Instead of the links to what another process has open.
 const BY_PATH: &str = "open the file by its own path";
+/// Instead of leases, and of signals that tell of changes.
+const BY_LOCKS: &str = "take a lock: nobody is told of who else opens a file of a pool";
+const BY_TIMES: &str = "look at st_mtime, or use the mount, which tells of its own changes";
 
 /// Opens a path from a folder.
 unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
@@ -28,7 +31,8 @@ unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t
             path,
             |tree, _, asked, at| {
                 traced::opens(asked, at, flags);
-                Ok(descriptors::add(tree, asked.open(at, flags, mode)?, flags)?)
+                let opened = offered("open", asked.open(at, flags, mode))?;
+                Ok(descriptors::add(tree, opened, flags)?)
             },
             |folder, path| {
                 let fd = real!(
@@ -173,6 +177,58 @@ fn control(fd: c_int, command: c_int, argument: c_long) -> c_int {
     }
 }
 
+/// What is asked of the kernel alone: who is told of changes, and who holds leases. Nobody is, and
+/// nobody does.
+pub fn asked_of(command: c_int, argument: c_long) -> c_int {
+    const GET_HINT: c_int = 1035;
+    const GET_SIGNAL: c_int = 11;
+    match command {
+        libc::F_GETOWN | GET_SIGNAL => 0,
+        libc::F_GETLEASE => libc::F_UNLCK,
+        GET_HINT => {
+            // SAFETY: room for a hint, as the program promises.
+            unsafe { (argument as *mut u64).write(0) };
+            0
+        }
+        _ => {
+            match command {
+                libc::F_SETLEASE => traced::refused("fcntl", BY_LOCKS),
+                libc::F_NOTIFY => traced::refused("fcntl", BY_TIMES),
+                _ => {}
+            }
+            set_errno(libc::EINVAL);
+            -1
+        }
+    }
+}
+
+/// Answers what may be asked of files that are on no device. `None`: they know no such request.
+fn answered(held: &Held, request: c_ulong, argument: c_long) -> Option<c_int> {
+    const FIONREAD: c_ulong = 0x541b;
+    const FIONBIO: c_ulong = 0x5421;
+    let description = held.description();
+    match (request, description.what()) {
+        (_, What::Node) => {
+            set_errno(libc::EBADF);
+            Some(-1)
+        }
+        (FIONBIO, _) => {
+            // SAFETY: the program's word.
+            let is_on = unsafe { *(argument as *const c_int) } != 0;
+            let flags = description.flags() & !libc::O_NONBLOCK;
+            description.set_flags(if is_on { flags | libc::O_NONBLOCK } else { flags });
+            Some(0)
+        }
+        (FIONREAD, What::File) => Some(inside(|| {
+            let left = held.file()?.stat()?.size as i64 - description.offset().get() as i64;
+            // SAFETY: room for a word, as the program promises.
+            unsafe { (argument as *mut c_int).write(left as c_int) };
+            Ok(0)
+        })),
+        _ => None,
+    }
+}
+
 /// What `openat2` is given.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -214,7 +270,8 @@ interpose! {
                     }
                     let flags = flags as c_int;
                     traced::opens(asked, at, flags);
-                    Ok(descriptors::add(tree, asked.open(at, flags, mode as mode_t)?, flags)?)
+                    let opened = offered("openat2", asked.open(at, flags, mode as mode_t))?;
+                    Ok(descriptors::add(tree, opened, flags)?)
                 },
                 |folder, path| {
                     real!(
@@ -290,15 +347,19 @@ interpose! {
         control(fd, command, argument)
     }
 
-    /// Controls a device, which no file of ours is.
+    /// Controls a device, which no file of ours is; little is asked of all files.
     [ioctl](fd: c_int, request: c_ulong, argument: c_long) -> c_int {
         const FIOCLEX: c_ulong = 0x5451;
         const FIONCLEX: c_ulong = 0x5450;
-        if is_inside() || !descriptors::is_ours(fd) || matches!(request, FIOCLEX | FIONCLEX) {
+        let held = if is_inside() { None } else { descriptors::get(fd) };
+        let held = held.filter(|_| !matches!(request, FIOCLEX | FIONCLEX));
+        let Some(held) = held else {
             return real!(ioctl(fd: c_int, request: c_ulong, argument: c_long) -> c_int);
-        }
-        set_errno(libc::ENOTTY);
-        -1
+        };
+        answered(&held, request, argument).unwrap_or_else(|| {
+            set_errno(libc::ENOTTY);
+            -1
+        })
     }
 
     /// Moves the offset of an open file.

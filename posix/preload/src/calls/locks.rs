@@ -163,8 +163,7 @@ pub fn control(held: &Held, command: c_int, argument: c_long) -> c_int {
     let by_description =
         matches!(command, libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW);
     if !by_process && !by_description {
-        set_errno(libc::EINVAL);
-        return -1;
+        return super::descriptors::asked_of(command, argument);
     }
     // SAFETY: the program's promise.
     let lock = unsafe { &mut *(argument as *mut libc::flock) };

@@ -150,6 +150,9 @@ unsafe fn unlink_at(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
     done
 }
 
+/// Instead of a mark that renaming leaves.
+const BY_MARK: &str = "rename, and make the mark by mknod: a character device of the number 0";
+
 unsafe fn rename_at(
     old: (c_int, *const c_char),
     new: (c_int, *const c_char),
@@ -168,11 +171,13 @@ unsafe fn rename_at(
             new,
             |asked, old, new| match clash {
                 Some(clash) => asked.rename(old, new, clash),
-                None => Err(crate::calls::descriptors::refused(
-                    libc::EINVAL,
-                    "renameat2 has no such flags",
-                )
-                .into()),
+                None => {
+                    if flags & libc::RENAME_WHITEOUT != 0 {
+                        traced::refused("renameat2", BY_MARK);
+                    }
+                    let what = "renameat2 has no such flags";
+                    Err(crate::calls::descriptors::refused(libc::EINVAL, what).into())
+                }
             },
             |(from, old), (to, new)| {
                 if flags == 0 {

@@ -14,12 +14,14 @@ use engram_fs::{Answer, Asked, At, Handle, NodeKind, OpenFlags};
 
 use crate::calls::descriptors::refused;
 use crate::calls::folder::{path_of, whole_path};
+use crate::calls::refused_call;
 use crate::descriptors;
 use crate::handing::{self, Handing, strings};
 use crate::inside::is_inside;
-use crate::places::{by_path, inside};
+use crate::places::{by_path, fail, inside};
 use crate::process;
 use crate::real::{errno, interpose, real, set_errno};
+use crate::traced;
 use crate::trees::{self, Opened, Tree};
 
 pub type Text = *const c_char;
@@ -31,6 +33,10 @@ const DEPTH: u32 = 5;
 /// So much of its first line the kernel reads.
 const LINE: usize = 256;
 const SHELL: &CStr = c"/bin/sh";
+
+/// Instead of a working folder of ours, and of descriptors, for a program that has no library.
+const IN_A_MOUNT: &str = "a static program knows no prefix: start it in a mount of the pool";
+const BY_PIPES: &str = "a static program has no descriptors of a pool: give it pipes, or a mount's";
 
 /// What is to be run.
 enum Program {
@@ -188,7 +194,7 @@ unsafe fn become_one(
         match find(folder, path, flags) {
             None => {}
             Some(Program::Kernel(folder, path)) => {
-                if process::folder().is_some() && !may_be_in_folder(folder, &path) {
+                if !may_be_in_folder(folder, &path) {
                     return;
                 }
                 let list = ended(arguments);
@@ -208,7 +214,7 @@ unsafe fn become_one(
             }
             Some(Program::Copy(fd)) => {
                 let path = CString::new(format!("/proc/self/fd/{fd}")).unwrap_or_default();
-                if process::folder().is_none() || may_be_in_folder(HERE, &path) {
+                if may_be_in_folder(HERE, &path) {
                     let list = ended(arguments);
                     plain(fd, c"".as_ptr(), list.as_ptr(), environment, libc::AT_EMPTY_PATH);
                 }
@@ -274,15 +280,29 @@ fn first_line(folder: c_int, path: &CStr) -> Option<Vec<u8>> {
     first_bytes(folder, path, LINE).filter(|line| line.starts_with(b"#!"))
 }
 
+/// Notes that a program has descriptors of ours, and no library to know them by.
+fn note_lost(folder: c_int, path: &CStr) {
+    if traced::is_on()
+        && descriptors::passes_any()
+        && first_bytes(folder, path, 4096).is_some_and(|bytes| is_static(&bytes))
+    {
+        traced::refused("execve", BY_PIPES);
+    }
+}
+
 /// Whether a program of the kernel's will be in the working folder, which is of ours: if it can
 /// have this library, or there is a mount, in which the kernel goes there.
 fn may_be_in_folder(folder: c_int, path: &CStr) -> bool {
+    if process::folder().is_none() {
+        note_lost(folder, path);
+        return true;
+    }
     if first_bytes(folder, path, 4096).is_none_or(|bytes| !is_static(&bytes)) {
         return true;
     }
     let Some((tree, ino)) = process::folder() else { return true };
     let Some(mut mounted) = handing::mount_of(tree) else {
-        set_errno(libc::ENOTSUP);
+        let _: c_int = fail(&refused_call("execve", IN_A_MOUNT));
         return false;
     };
     let to = RefCell::new(None);

@@ -8,13 +8,14 @@
 //! 65,536 files, it has become another, and is refused; a file without a name is gone when it
 //! arrives.
 
-use std::ffi::{c_int, c_long, c_uint};
+use std::ffi::{c_int, c_long, c_uint, c_void};
 
 use libc::{cmsghdr, mmsghdr, msghdr, sockaddr, socklen_t, timespec};
 
+use crate::calls::refused_call;
 use crate::descriptors;
 use crate::inside::is_inside;
-use crate::places::{Place, locate};
+use crate::places::{Place, fail, locate};
 use crate::real::{interpose, real, set_errno};
 use crate::trees;
 
@@ -78,6 +79,9 @@ unsafe fn after_receiving(message: *const msghdr) {
     }
 }
 
+/// Instead of a path of the pool.
+const ELSEWHERE: &str = "name the socket by a path outside of the pool";
+
 /// Whether an address is a path of ours, at which the kernel has no socket.
 unsafe fn is_ours(address: *const sockaddr, size: socklen_t) -> bool {
     if is_kernels() || address.is_null() || size <= 2 {
@@ -98,8 +102,28 @@ interpose! {
     /// Sends a message.
     [sendmsg](fd: c_int, message: *const msghdr, flags: c_int) -> isize {
         // SAFETY: the program's promise.
-        unsafe { before_sending(message) };
+        unsafe {
+            if !message.is_null() && is_ours((*message).msg_name.cast(), (*message).msg_namelen) {
+                return fail(&refused_call("sendmsg", ELSEWHERE));
+            }
+            before_sending(message);
+        }
         real!(sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize)
+    }
+
+    /// Sends bytes to an address, which cannot be a path of ours.
+    [sendto](
+        fd: c_int, from: *const c_void, size: usize, flags: c_int, address: *const sockaddr,
+        room: socklen_t
+    ) -> isize {
+        // SAFETY: the program's promise.
+        if unsafe { is_ours(address, room) } {
+            return fail(&refused_call("sendto", ELSEWHERE));
+        }
+        real!(
+            sendto(fd: c_int, from: *const c_void, size: usize, flags: c_int,
+                address: *const sockaddr, room: socklen_t) -> isize
+        )
     }
 
     /// Sends messages.
@@ -142,8 +166,7 @@ interpose! {
     [bind](fd: c_int, address: *const sockaddr, size: socklen_t) -> c_int {
         // SAFETY: the program's promise.
         if unsafe { is_ours(address, size) } {
-            set_errno(libc::ENOTSUP);
-            return -1;
+            return fail(&refused_call("bind", ELSEWHERE));
         }
         real!(bind(fd: c_int, address: *const sockaddr, size: socklen_t) -> c_int)
     }
@@ -152,8 +175,7 @@ interpose! {
     [connect, __connect](fd: c_int, address: *const sockaddr, size: socklen_t) -> c_int {
         // SAFETY: the program's promise.
         if unsafe { is_ours(address, size) } {
-            set_errno(libc::ENOTSUP);
-            return -1;
+            return fail(&refused_call("connect", ELSEWHERE));
         }
         real!(connect(fd: c_int, address: *const sockaddr, size: socklen_t) -> c_int)
     }
