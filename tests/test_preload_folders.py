@@ -137,3 +137,19 @@ def test_a_signal_handler_reads_folders_while_the_program_does(
 ) -> None:
     prefix, program = preloaded.of(pool, home), preloaded.compiled(once, "folders_signals")
     assert prefix.run(program, prefix.path) == "surprises: 0\n"
+
+
+REMOVED = """
+cd "$1"; mkdir -p a/g; cd a/g; rmdir ../g
+touch x; echo $?; mkdir y; echo $?; ls ..; echo $?; echo z > ../z; cat ../z; ls ../absent
+mkdir ../g; touch ../g/new; touch x; cd ..; echo $?; pwd | sed 's:.*/::'; ls
+"""
+
+
+def test_from_a_removed_folder_the_way_leads_up_alone(pool: engram.Pool, home: Path) -> None:
+    prefix, plain = preloaded.of(pool, home), home / "plain"
+    plain.mkdir()
+    words = ("bash", "-c", f"exec 2>&1; export LC_ALL=C; {REMOVED}", "bash")
+    expected = native.run(*words, plain)
+    assert prefix.run(*words, prefix.path).splitlines() == expected.splitlines()
+    assert expected.splitlines().count("0") == 2

@@ -164,6 +164,18 @@ impl Fs {
         self.place(member.id()).store(word, Ordering::Relaxed);
     }
 
+    /// Remembers that a node is a folder, which may have been removed since.
+    pub fn note_folder(&self, ino: Ino) {
+        if ino != ROOT && !shown::is_shown(ino) {
+            self.note(Member::Group(ino));
+        }
+    }
+
+    /// The folder that a folder is in; of the root, itself.
+    pub fn folder_above(&self, ino: Ino) -> Result<Ino> {
+        Ok(self.known_folder(ino, &mut self.moment()?)?.above)
+    }
+
     fn place(&self, id: u64) -> &AtomicU64 {
         &self.inner.kinds[(id ^ id >> 20) as usize % KINDS]
     }

@@ -35,8 +35,8 @@ use crate::process::{self, Spin};
 use crate::real::real;
 use crate::trees::{self, variable};
 
-/// By which a program that is started finds its working folder: the number of the tree, and the
-/// folder's.
+/// By which a program that is started finds its working folder: the number of the tree, the
+/// folder's, and that of the folder above.
 pub const FOLDER: &CStr = c"ENGRAM_RUN_FOLDER";
 /// Where the pools are mounted, too: a line for each of `ENGRAM_RUN`, which may be empty.
 pub const MOUNTED: &CStr = c"ENGRAM_RUN_MOUNT";
@@ -93,8 +93,8 @@ pub fn take_over() {
         }
         LEFT.lock().append(&mut left);
     }
-    if let Some((tree, ino)) = variable(FOLDER).and_then(|folder| folder_of(&folder)) {
-        process::go_to(tree, ino);
+    if let Some((tree, ino, above)) = variable(FOLDER).and_then(|folder| folder_of(&folder)) {
+        process::go_to(tree, ino, above);
     }
     if let Some(kept) = variable(LOCKS) {
         locks::take_over(&kept);
@@ -105,9 +105,12 @@ pub fn take_over() {
     }
 }
 
-fn folder_of(text: &[u8]) -> Option<(&'static trees::Tree, u64)> {
-    let (tree, ino) = std::str::from_utf8(text).ok()?.split_once(',')?;
-    Some((trees::all().get(tree.parse::<usize>().ok()?)?, ino.parse().ok()?))
+fn folder_of(text: &[u8]) -> Option<(&'static trees::Tree, u64, u64)> {
+    let mut numbers =
+        std::str::from_utf8(text).ok()?.split(',').map_while(|text| text.parse().ok());
+    let mut next = || numbers.next();
+    let tree: u64 = next()?;
+    Some((trees::all().get(tree as usize)?, next()?, next()?))
 }
 
 fn kept_now() -> Kept {
@@ -264,7 +267,7 @@ impl Handing {
             self.add(LOCKS, &named);
         }
         if let Some((tree, ino)) = process::folder() {
-            self.add(FOLDER, &format!("{},{ino}", tree.number));
+            self.add(FOLDER, &format!("{},{ino},{}", tree.number, process::above()));
         }
         let kept = KEPT.get_or_init(kept_now);
         let mut is_preloaded = false;

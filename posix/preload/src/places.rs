@@ -367,10 +367,41 @@ pub unsafe fn by_path_of<T: Failing, C: std::borrow::Borrow<Caller>>(
                 set_errno(before);
                 return value;
             }
-            Err(Unanswered::Refused(error)) => return fail(&error),
+            Err(Unanswered::Refused(error)) => match from_removed(tree, start, &rest, &error) {
+                Some(above) => place = above,
+                None => return fail(&error),
+            },
             Err(Unanswered::Leaves(leaves)) => place = beyond(tree, *leaves),
         }
     }
+}
+
+/// Where a path goes on that leads up from the working folder, if that was removed: from the folder
+/// that was above it.
+fn from_removed(
+    tree: &'static Tree,
+    start: Start,
+    path: &[u8],
+    error: &Errno,
+) -> Option<Place<'static>> {
+    let rest = path.strip_prefix(b"..")?;
+    let (_, folder) = process::folder().filter(|(at, _)| std::ptr::eq(*at, tree))?;
+    let begins_there = matches!(start.from, Origin::Folder(ino) if ino == folder);
+    if error.code != libc::ENOENT || !begins_there || !matches!(rest.first(), None | Some(b'/')) {
+        return None;
+    }
+    let is_gone = || {
+        let _inside = Inside::nested();
+        let opened = tree.opened()?;
+        Some(opened.fs.stat(folder).is_err_and(|why| why.code == libc::ESTALE))
+    };
+    let above = process::above();
+    if above == folder || !is_gone()? {
+        return None;
+    }
+    let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
+    let rest = if slashes == rest.len() { &b"."[..] } else { &rest[slashes..] };
+    Some(Place::Ours(tree, Start::in_folder(above), Cow::Owned(rest.to_vec())))
 }
 
 /// A call that names two paths: answered if both lead to one tree, else by the kernel, or not at

@@ -220,6 +220,8 @@ pub fn thread() -> u32 {
 
 /// The folder that the program is in, if it is of ours: its tree's number and one, and its own.
 static FOLDER: (AtomicU32, AtomicU64) = (AtomicU32::new(0), AtomicU64::new(0));
+/// The folder that was above it when the program went there.
+static ABOVE: AtomicU64 = AtomicU64::new(0);
 /// The folder that the kernel has for the process.
 static KERNEL_FOLDER: Spin<Vec<u8>> = Spin::new(Vec::new());
 /// Whether a prefix may be reached from there by a relative path.
@@ -232,8 +234,14 @@ pub fn folder() -> Option<(&'static Tree, Ino)> {
     Some((tree, FOLDER.1.load(Ordering::Acquire)))
 }
 
-/// The program goes to a folder of ours.
-pub fn go_to(tree: &Tree, ino: Ino) {
+/// The folder above it, which is where `..` leads from there also when it was removed.
+pub fn above() -> Ino {
+    ABOVE.load(Ordering::Acquire)
+}
+
+/// The program goes to a folder of ours, which is in this one.
+pub fn go_to(tree: &Tree, ino: Ino, above: Ino) {
+    ABOVE.store(above, Ordering::Release);
     FOLDER.1.store(ino, Ordering::Release);
     FOLDER.0.store(tree.number + 1, Ordering::Release);
 }

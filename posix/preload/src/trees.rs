@@ -124,6 +124,10 @@ impl Tree {
                 traced::tell(&what);
             }
         })?;
+        // It may be gone by now: to the file system any node that is gone is a file.
+        if let Some((_, folder)) = process::folder().filter(|(tree, _)| std::ptr::eq(*tree, self)) {
+            opened.fs.note_folder(folder);
+        }
         let opened = Box::leak(Box::new(opened));
         self.opened.store(opened, Ordering::Release);
         if gives_way {

@@ -83,8 +83,9 @@ interpose! {
             by_path(
                 libc::AT_FDCWD,
                 path,
-                |tree, _, asked, at| {
-                    process::go_to(tree, asked.chdir(at)?);
+                |tree, opened, asked, at| {
+                    let folder = asked.chdir(at)?;
+                    process::go_to(tree, folder, opened.fs.folder_above(folder)?);
                     Ok(0)
                 },
                 |_, path| {
@@ -109,7 +110,8 @@ interpose! {
                         crate::calls::descriptors::refused(libc::EXDEV, "a node leads nowhere")
                     }
                 })?;
-                held.tree().into_iter().for_each(|tree| process::go_to(tree, folder));
+                let above = held.opened()?.fs.folder_above(folder)?;
+                held.tree().into_iter().for_each(|tree| process::go_to(tree, folder, above));
                 Ok(0)
             }),
             None => {
