@@ -165,6 +165,7 @@ __all__ = [
     "run",
     "run_environment",
     "salvage",
+    "stage",
     "under",
     "unmount",
     "upgrade",

@@ -21,6 +21,7 @@ PUBLIC = {
     **dict.fromkeys(_FILES, "engram.formats"),
     **dict.fromkeys(_ACTIVE, "engram.active"),
     "active": "engram.active",
+    "stage": "engram.stage",
     "Table": "engram.table",
 }
 """Names of the package, and the module that each is in; or, as `engram.active`, that it is."""

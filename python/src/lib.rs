@@ -27,6 +27,7 @@ mod pool;
 mod query;
 mod salvage;
 mod sharing;
+mod stage;
 mod strings;
 mod value;
 mod view;
@@ -88,6 +89,8 @@ mod _engram {
     use crate::salvage::Salvage;
     #[pymodule_export]
     use crate::sharing::{publish, publish_all, transfer, transfer_all};
+    #[pymodule_export]
+    use crate::stage::{Stage, StageReport, check_manifest};
     #[pymodule_export]
     use crate::view::View;
     #[pymodule_export]

@@ -224,7 +224,7 @@ impl Fs {
     }
 
     /// Refuses to change what is only shown.
-    fn real_folder(&self, ino: Ino) -> Result<u64> {
+    pub(crate) fn real_folder(&self, ino: Ino) -> Result<u64> {
         match self.node(ino)? {
             Node::Member(Member::Group(gid)) => Ok(gid),
             Node::Member(_) => refuse!(ENOTDIR, "node {ino:#x} is no folder"),

@@ -30,6 +30,7 @@
 //! | [`walk`] | paths that are followed, for callers that have no kernel to do so |
 //! | `known` | what protects folders, remembered as long as nobody changes any |
 //! | `listed` | what was listed last, remembered as long as nobody commits |
+//! | [`whole`] | files that come whole: bytes, mode, times and attributes in one commit |
 //! | [`xattr`] | extended attributes, which are the member's attributes |
 //! | [`shown`] | nodes that no record has: `T.npy`, `.engram/query/…` |
 
@@ -50,6 +51,7 @@ pub mod shown;
 pub mod stat;
 pub mod trace;
 pub mod walk;
+pub mod whole;
 pub mod xattr;
 
 pub use asked::{Asked, Opened};
@@ -64,3 +66,4 @@ pub use locks::{ByteRange, Forking, Locks, Taker};
 pub use stat::{NodeKind, Stat};
 pub use trace::Tracer;
 pub use walk::{Answer, At, Beyond, Leaves, Unanswered, Walked};
+pub use whole::Given;

@@ -158,20 +158,23 @@ fn refused(error: engram::Error) -> Errno {
     }
 }
 
+/// What an attribute becomes that a file system keeps as bytes: text, or bytes, if it is none.
+pub fn value_of_bytes(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')) {
+        Some(text) => Value::text(text),
+        None => scalar(b'S', bytes.len() as u32, bytes.to_vec()),
+    }
+}
+
+fn scalar(kind: u8, size: u32, data: Vec<u8>) -> Value {
+    let order = if size == 1 || kind == b'S' { b'|' } else { b'<' };
+    Value { dtype: DType::Scalar { kind, order, size, unit: None }, shape: Vec::new(), data }
+}
+
 /// The value of a text, by the type that the key ends with.
 fn value_of(typed: Option<(u8, u32)>, bytes: &[u8]) -> Result<Value> {
-    let scalar = |kind, size: u32, data: Vec<u8>| {
-        let order = if size == 1 || kind == b'S' { b'|' } else { b'<' };
-        let dtype = DType::Scalar { kind, order, size, unit: None };
-        Value { dtype, shape: Vec::new(), data }
-    };
+    let Some((kind, size)) = typed else { return Ok(value_of_bytes(bytes)) };
     let text = std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
-    let Some((kind, size)) = typed else {
-        return Ok(match text {
-            Some(text) => Value::text(text),
-            None => scalar(b'S', bytes.len() as u32, bytes.to_vec()),
-        });
-    };
     let text = text.unwrap_or_default().trim();
     let data = match (kind, size) {
         (b'f', 8) => text.parse::<f64>().map(|x| x.to_le_bytes().to_vec()).ok(),

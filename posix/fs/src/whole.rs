@@ -1,0 +1,52 @@
+//! Files that come whole: bytes, mode, owner, times and attributes in one commit.
+//!
+//! Whoever copies a tree knows all of a file before it is there. So others see it as it is to be, or
+//! not at all.
+
+use engram::{IndexMode, Member, NewObject, Placement, Value};
+
+use crate::errno::{Result, name_of, refuse};
+use crate::fs::{Fs, Ino, Maker, gone_is_absent};
+use crate::properties::PosixProperties;
+use crate::stat::NodeKind;
+
+/// What a node is to be, besides its bytes.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// What kind of node: a file, a symbolic link or a special file.
+    pub kind: NodeKind,
+    /// The permissions.
+    pub mode: u16,
+    /// Whose it is to be. Its group is that, whatever the folder's is.
+    pub maker: Maker,
+    /// The device, of a special file.
+    pub rdev: u64,
+    /// When it was written, in ns since 1970.
+    pub written: i64,
+    /// When it was read, in ns since 1970.
+    pub accessed: i64,
+    /// Its attributes.
+    pub attrs: Vec<(String, Value)>,
+}
+
+impl Fs {
+    /// Puts a node with its value under a name that is free: of a symbolic link the value is where it
+    /// leads.
+    pub fn put_whole(&self, parent: Ino, name: &[u8], given: Given, value: &[u8]) -> Result<Ino> {
+        self.check_writable()?;
+        if given.kind == NodeKind::Folder {
+            refuse!(EISDIR, "a folder has no value");
+        }
+        let (name, group) = (name_of(name)?, self.real_folder(parent)?);
+        let (kind, mode, rdev) = (given.kind, given.mode & 0o7777, given.rdev);
+        let kept = PosixProperties { kind, mode, gid: given.maker.gid, rdev };
+        let properties = kept.section(given.written, given.accessed);
+        let object = NewObject { properties, attrs: given.attrs, ..NewObject::blob() };
+        let index = Some(IndexMode::None);
+        let placement = Placement { index, owner: Some(given.maker.uid), ..Placement::default() };
+        let put = self.namespace().put(group, name, &object, value, placement);
+        let oid = put.map_err(gone_is_absent)?;
+        self.note(Member::Object(oid));
+        Ok(oid)
+    }
+}

@@ -1,0 +1,754 @@
+//! Stage-in: trees of the kernel's file systems brought into a pool.
+//!
+//! *Protocol*. A file of at most [`SMALL`] bytes comes in one commit, with its mode, times and
+//! attributes. A larger one is made under a name of its own in the stage's [work folder](WORK), part
+//! by part; how many parts are there, an attribute says ([`PARTS`]). When all are, it gets what else
+//! it is to have, and then, in one commit, its own name. Whoever dies leaves whole files, and parts
+//! that the next one goes on with. A source that was changed while it was read is read again, a few
+//! times; then it is a [`Trouble`](crate::Trouble).
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use engram::faults::step;
+use engram::{Clash, Member, Value};
+use engram_fs::xattr::value_of_bytes;
+use engram_fs::{
+    Changes, Errno, Fs, Given, Handle, Ino, Maker, NodeKind, OpenFlags, ROOT, Stat, Time,
+};
+use rustix::fs::{Advice, SeekFrom};
+
+use crate::failure::{Done, Failure, is_there, stopped};
+use crate::manifest::{Line, What};
+use crate::options::{Existing, Options, Verify};
+use crate::pace::Pace;
+use crate::progress::{Progress, Report};
+use crate::staged::{self, Staged};
+use crate::sum::{RunningSum, Sum};
+use crate::tree::{self, Outside, Seen, Tree, TreeEntry};
+
+/// The folder that stages work in, in a namespace's root.
+pub const WORK: &str = ".engram-stage";
+/// The attribute that says how many parts of a file are there.
+pub const PARTS: &str = "engram.parts";
+/// Files up to so many bytes come in one commit.
+pub const SMALL: u64 = 1 << 20;
+/// So many bytes are read at a time: they stay in a cache until they are written and summed up.
+const PIECE: usize = 256 << 10;
+/// So often a source is read that others change meanwhile.
+const READS: u32 = 3;
+
+/// What is to be brought, and where to.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// A folder, of which the whole tree is brought, or a file.
+    pub from: PathBuf,
+    /// The path that it is to have in the namespace. A folder that is there gets what it lacks.
+    pub to: String,
+}
+
+/// A tree, and where its folders are in the pool.
+struct Brought {
+    root: PathBuf,
+    tree: Tree,
+    /// The name of the one entry that a tree without folders of its own has.
+    renamed: Option<Vec<u8>>,
+    /// `None`: it could not be made, and what is in it is not brought.
+    folders: Vec<Option<Ino>>,
+    /// Where the root is in the pool.
+    to: String,
+}
+
+impl Brought {
+    fn from(&self, entry: &TreeEntry) -> PathBuf {
+        self.root.join(self.tree.path_of(entry))
+    }
+
+    fn name<'n>(&'n self, entry: &'n TreeEntry) -> &'n [u8] {
+        self.renamed.as_deref().unwrap_or(entry.name.as_bytes())
+    }
+
+    /// The path of an entry in the namespace.
+    fn path(&self, entry: &TreeEntry) -> String {
+        let folder = self.tree.folders[entry.folder as usize].path.to_string_lossy();
+        let name = String::from_utf8_lossy(self.name(entry));
+        let parts = [self.to.as_str(), &folder, &name];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
+    }
+}
+
+/// A stage-in at work.
+struct StageIn<'a> {
+    fs: &'a Fs,
+    options: Options,
+    pace: &'a Pace,
+    progress: &'a Progress,
+    work: Ino,
+    maker: Maker,
+    /// Files outside that have several names: by which of them each is copied.
+    linked: Mutex<HashMap<(u64, u64), FirstName>>,
+}
+
+/// The name by which a file is copied that has several.
+struct FirstName {
+    folder: Ino,
+    name: Vec<u8>,
+    /// What it is in the pool, once it is there.
+    node: Option<Ino>,
+}
+
+/// What tells a file of the kernel's from all others.
+fn key_of(entry: &TreeEntry) -> (u64, u64) {
+    (entry.outside.seen.dev, entry.outside.seen.ino)
+}
+
+/// Brings trees into a namespace. What could not be brought the report says; an error, that nobody
+/// could go on.
+pub fn stage_in(
+    fs: &Fs,
+    sources: &[Source],
+    options: Options,
+    pace: &Pace,
+    progress: &Progress,
+) -> engram::Result<Report> {
+    let begun = Instant::now();
+    let maker = Maker::this_process()?;
+    let work = folder_of(fs, ROOT, WORK.as_bytes(), 0o700, maker)?;
+    let linked = Mutex::default();
+    let stage = StageIn { fs, options, pace, progress, work, maker, linked };
+    let brought: Vec<Brought> = sources.iter().filter_map(|source| stage.plan(source)).collect();
+    stage.copy_all(&brought);
+    stage.link_all(&brought);
+    stage.finish_folders(&brought);
+    let (report, fatal) = progress.report(begun.elapsed());
+    match fatal {
+        Some(error) => Err(error),
+        None => Ok(report),
+    }
+}
+
+/// A folder in another, made if it is not there.
+pub(crate) fn folder_of(
+    fs: &Fs,
+    parent: Ino,
+    name: &[u8],
+    mode: u32,
+    maker: Maker,
+) -> engram_fs::Result<Ino> {
+    loop {
+        match fs.lookup(parent, name) {
+            Ok(stat) if stat.kind == NodeKind::Folder => return Ok(stat.ino),
+            Ok(_) => {
+                let name = name.escape_ascii();
+                let why = format!("{name} is no folder there, and the source is one");
+                return Err(Errno::new(libc::ENOTDIR, why));
+            }
+            Err(error) if error.code != libc::ENOENT => return Err(error),
+            Err(_) => {}
+        }
+        match fs.mkdir(parent, name, mode, maker) {
+            // Another was quicker.
+            Err(error) if error.code == libc::EEXIST => {}
+            made => return made.map(|stat| stat.ino),
+        }
+    }
+}
+
+impl StageIn<'_> {
+    /// Looks at a source, and makes its folders.
+    fn plan(&self, source: &Source) -> Option<Brought> {
+        let shown = source.from.to_string_lossy();
+        let is_folder = match fs::metadata(&source.from) {
+            Ok(meta) => meta.is_dir(),
+            Err(error) => {
+                self.progress.trouble(shown, error.to_string());
+                return None;
+            }
+        };
+        let to = source.to.trim_matches('/').to_owned();
+        let found =
+            if is_folder { Tree::walk(&source.from, |_| true) } else { Tree::of_one(&source.from) };
+        let tree = match found {
+            Ok(tree) => tree,
+            Err(error) => {
+                self.progress.trouble(shown, error.to_string());
+                return None;
+            }
+        };
+        for unseen in &tree.unseen {
+            let path = source.from.join(&unseen.path);
+            self.progress.trouble(path.to_string_lossy(), unseen.why.as_str());
+        }
+        self.progress.files.fetch_add(tree.entries.len() as u64, Relaxed);
+        self.progress.bytes.fetch_add(tree.bytes(), Relaxed);
+        let (root, to, renamed) = if is_folder {
+            (source.from.clone(), to, None)
+        } else {
+            let above = source.from.parent().unwrap_or(Path::new("")).to_owned();
+            let (to, name) = match to.rsplit_once('/') {
+                Some((to, name)) => (to.to_owned(), name),
+                None => (String::new(), to.as_str()),
+            };
+            (above, to, Some(name.as_bytes().to_vec()))
+        };
+        let mut brought = Brought { root, tree, renamed, folders: Vec::new(), to };
+        self.make_folders(&mut brought);
+        Some(brought)
+    }
+
+    fn make_folders(&self, brought: &mut Brought) {
+        let mut top = Ok(ROOT);
+        for name in brought.to.split('/').filter(|name| !name.is_empty()) {
+            top =
+                top.and_then(|above| folder_of(self.fs, above, name.as_bytes(), 0o755, self.maker));
+        }
+        for (number, folder) in brought.tree.folders.iter().enumerate() {
+            let made = match brought.folders.get(folder.above as usize) {
+                _ if number == 0 => std::mem::replace(&mut top, Ok(ROOT)).map(Some),
+                Some(Some(above)) => {
+                    let name = folder.path.file_name().unwrap_or_default().as_bytes();
+                    folder_of(self.fs, *above, name, 0o700, self.maker).map(Some)
+                }
+                _ => Ok(None),
+            };
+            let made = made.unwrap_or_else(|error| {
+                let path = brought.root.join(&folder.path);
+                self.note(&path, error.into());
+                None
+            });
+            brought.folders.push(made);
+        }
+    }
+
+    fn note(&self, path: &Path, failure: Failure) {
+        failure.note(self.progress, &path.to_string_lossy());
+    }
+
+    /// Copies everything but further names.
+    fn copy_all(&self, brought: &[Brought]) {
+        let all: Vec<(&Brought, &TreeEntry)> = brought
+            .iter()
+            .flat_map(|one| one.tree.entries.iter().map(move |entry| (one, entry)))
+            .collect();
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..self.options.workers.max(1).min(all.len()) {
+                scope.spawn(|| {
+                    let mut buffer = vec![0; PIECE];
+                    while let Some((brought, entry)) = all.get(next.fetch_add(1, Relaxed)) {
+                        if self.progress.is_stopped() {
+                            return;
+                        }
+                        self.copy(brought, entry, &mut buffer);
+                    }
+                });
+            }
+        });
+    }
+
+    fn linked(&self) -> MutexGuard<'_, HashMap<(u64, u64), FirstName>> {
+        self.linked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is the name of a file by which it is copied: its first, or its only one.
+    fn is_first_name(&self, entry: &TreeEntry, folder: Ino, name: &[u8]) -> bool {
+        if entry.outside.names < 2 {
+            return true;
+        }
+        match self.linked().entry(key_of(entry)) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(FirstName { folder, name: name.to_vec(), node: None });
+                true
+            }
+        }
+    }
+
+    fn copy(&self, brought: &Brought, entry: &TreeEntry, buffer: &mut [u8]) {
+        let Some(folder) = brought.folders[entry.folder as usize] else { return };
+        if !self.is_first_name(entry, folder, brought.name(entry)) {
+            return;
+        }
+        let from = brought.from(entry);
+        if !self.pace.file(|| self.progress.is_stopped()) {
+            return;
+        }
+        let copy = Copy { stage: self, brought, entry, folder, from: &from };
+        match copy.run(buffer) {
+            Ok(node) => {
+                if let Some(first) = self.linked().get_mut(&key_of(entry)) {
+                    first.node = Some(node);
+                }
+            }
+            Err(failure) => self.note(&from, failure),
+        }
+    }
+
+    /// Gives files their further names.
+    fn link_all(&self, brought: &[Brought]) {
+        let linked = self.linked();
+        for one in brought {
+            for entry in one.tree.entries.iter().filter(|entry| entry.outside.names > 1) {
+                let Some(folder) = one.folders[entry.folder as usize] else { continue };
+                let (Some(first), name) = (linked.get(&key_of(entry)), one.name(entry)) else {
+                    continue;
+                };
+                let is_first = (first.folder, first.name.as_slice()) == (folder, name);
+                let Some(node) = first.node.filter(|_| !is_first) else { continue };
+                if self.progress.is_stopped() {
+                    return;
+                }
+                match self.link(node, folder, name, &one.path(entry)) {
+                    Ok(()) => self.progress.looked(entry.outside.seen.size),
+                    Err(failure) => self.note(&one.from(entry), failure),
+                }
+            }
+        }
+    }
+
+    fn link(&self, node: Ino, folder: Ino, name: &[u8], path: &str) -> Done<()> {
+        match self.fs.lookup(folder, name) {
+            Ok(there) if there.ino == node => Ok(()),
+            Ok(_) if self.options.existing == Existing::Refuse => Err(is_there(path)),
+            Ok(_) => self.replace_by_link(node, folder, name),
+            Err(error) if error.code == libc::ENOENT => {
+                Ok(self.fs.link(node, folder, name).map(drop)?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn replace_by_link(&self, node: Ino, folder: Ino, name: &[u8]) -> Done<()> {
+        let hidden = format!("link-{node:x}-{folder:x}");
+        let _ = self.fs.unlink(self.work, hidden.as_bytes());
+        self.fs.link(node, self.work, hidden.as_bytes())?;
+        Ok(self.fs.rename(self.work, hidden.as_bytes(), folder, name, Clash::Replace)?)
+    }
+
+    /// Gives folders what they are to have, once nothing more is put into them.
+    fn finish_folders(&self, brought: &[Brought]) {
+        for one in brought.iter().filter(|one| one.renamed.is_none()) {
+            let all = one.tree.folders.iter().zip(&one.folders);
+            for (folder, made) in all.collect::<Vec<_>>().into_iter().rev() {
+                let Some(made) = made.filter(|made| *made != ROOT) else { continue };
+                let path = one.root.join(&folder.path);
+                let done = self.give(made, &path, &folder.outside, Vec::new());
+                if let Err(failure) = done {
+                    self.note(&path, failure);
+                }
+            }
+        }
+    }
+
+    fn maker_of(&self, outside: &Outside) -> Maker {
+        if self.options.keep_owners {
+            Maker { uid: outside.uid, gid: outside.gid }
+        } else {
+            self.maker
+        }
+    }
+
+    /// Gives a node its attributes, mode, owner and times.
+    fn give(
+        &self,
+        node: Ino,
+        path: &Path,
+        outside: &Outside,
+        own: Vec<(String, Value)>,
+    ) -> Done<()> {
+        let mut attrs = attributes(path)?;
+        attrs.extend(own);
+        if !attrs.is_empty() {
+            let member = if outside.kind == NodeKind::Folder {
+                Member::Group(node)
+            } else {
+                Member::Object(node)
+            };
+            self.fs.namespace().set_attrs(member, &attrs)?;
+        }
+        let maker = self.maker_of(outside);
+        self.fs.change(
+            node,
+            Changes {
+                mode: Some(outside.mode),
+                uid: Some(maker.uid),
+                gid: Some(maker.gid),
+                accessed: Some(Time::At(outside.accessed)),
+                written: Some(Time::At(outside.seen.written)),
+                ..Changes::default()
+            },
+        )?;
+        Ok(())
+    }
+}
+
+/// The attributes that a copy of a node outside is to have.
+fn attributes(path: &Path) -> Done<Vec<(String, Value)>> {
+    let found = tree::attributes(path)?.into_iter();
+    let kept = found.filter(|(key, _)| !key.starts_with("engram."));
+    Ok(kept.map(|(key, value)| (key, value_of_bytes(&value))).collect())
+}
+
+/// One entry that is copied.
+struct Copy<'a> {
+    stage: &'a StageIn<'a>,
+    brought: &'a Brought,
+    entry: &'a TreeEntry,
+    /// The folder that it is to be in.
+    folder: Ino,
+    from: &'a Path,
+}
+
+impl Copy<'_> {
+    fn name(&self) -> &[u8] {
+        self.brought.name(self.entry)
+    }
+
+    fn line(&self, what: What, size: u64, sum: Sum) -> Line {
+        Line { what, size, sum, path: self.brought.path(self.entry) }
+    }
+
+    /// Copies it, unless it is there; its number.
+    fn run(&self, buffer: &mut [u8]) -> Done<Ino> {
+        let there = match self.stage.fs.lookup(self.folder, self.name()) {
+            Ok(stat) => Some(stat),
+            Err(error) if error.code == libc::ENOENT => None,
+            Err(error) => return Err(error.into()),
+        };
+        match self.entry.outside.kind {
+            NodeKind::File => self.file(there, buffer),
+            NodeKind::Symlink => self.symlink(there),
+            _ => self.special(there),
+        }
+    }
+
+    /// What becomes of another file of this name: whether it is replaced. A copy that nobody has
+    /// written to since it was staged in makes way for a newer one.
+    fn replaces(&self, there: &Stat, staged: Option<&Staged>) -> Done<bool> {
+        if there.kind == NodeKind::Folder {
+            return Err(Failure::One(format!(
+                "{} is a folder there: remove it, or stage elsewhere",
+                self.brought.path(self.entry)
+            )));
+        }
+        if staged.is_some_and(|staged| staged.is_untouched(there)) {
+            return Ok(true);
+        }
+        match self.stage.options.existing {
+            Existing::Overwrite => Ok(true),
+            Existing::Update => Ok(there.written < self.entry.outside.seen.written),
+            Existing::Refuse => Err(is_there(&self.brought.path(self.entry))),
+        }
+    }
+
+    fn file(&self, there: Option<Stat>, buffer: &mut [u8]) -> Done<Ino> {
+        let Copy { stage, entry, .. } = self;
+        let staged = match &there {
+            Some(there) if there.kind == NodeKind::File => Staged::of(stage.fs, there.ino)?,
+            _ => None,
+        };
+        if let (Some(there), Some(Staged { source, sum: Some(sum) })) = (&there, staged)
+            && source == entry.outside.seen
+            && staged.is_some_and(|staged| staged.is_untouched(there))
+            && (sum.sha256.is_some() || !stage.options.sha256)
+        {
+            stage.progress.reused(self.line(What::File, source.size, sum));
+            return Ok(there.ino);
+        }
+        if let Some(there) = &there
+            && !self.replaces(there, staged.as_ref())?
+        {
+            stage.progress.looked(0);
+            return Ok(there.ino);
+        }
+        for _ in 0..READS {
+            let source = tree::open_to_read(self.from)?;
+            let Some(outside) = Outside::of(&source.metadata()?) else { continue };
+            if outside.kind != NodeKind::File {
+                return Err(Failure::One("is no file any more: stage it again".to_owned()));
+            }
+            let copied = if outside.seen.size <= SMALL {
+                self.small(&source, &outside, there.is_some())?
+            } else {
+                self.large(&source, &outside, buffer)?
+            };
+            if let Some((node, sum)) = copied {
+                stage.progress.done(self.line(What::File, outside.seen.size, sum));
+                return Ok(node);
+            }
+        }
+        Err(Failure::One(format!(
+            "has changed while it was read, {READS} times: stage it when nobody writes to it"
+        )))
+    }
+
+    /// Copies a small file in one commit; `None`: it has changed meanwhile.
+    fn small(&self, source: &File, outside: &Outside, replaces: bool) -> Done<Option<(Ino, Sum)>> {
+        let stage = self.stage;
+        if !stage.pace.bytes(outside.seen.size, || stage.progress.is_stopped()) {
+            return Err(stopped());
+        }
+        let mut bytes = vec![0; outside.seen.size as usize];
+        match source.read_exact_at(&mut bytes, 0) {
+            // It has become shorter.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        if Seen::of(&source.metadata()?) != outside.seen {
+            return Ok(None);
+        }
+        let sum = Sum::of(&bytes, stage.options.sha256);
+        let mut attrs = attributes(self.from)?;
+        let staged = Staged { source: outside.seen, sum: Some(sum) };
+        attrs.push((staged::KEY.to_owned(), staged.value()));
+        let given = Given {
+            kind: NodeKind::File,
+            mode: outside.mode,
+            maker: stage.maker_of(outside),
+            rdev: 0,
+            written: outside.seen.written,
+            accessed: outside.accessed,
+            attrs,
+        };
+        let node = self.put(given, &bytes, replaces)?;
+        stage.progress.bytes_done.fetch_add(outside.seen.size, Relaxed);
+        Ok(Some((node, sum)))
+    }
+
+    /// Puts a node under its name, in place of what has it.
+    fn put(&self, given: Given, value: &[u8], replaces: bool) -> Done<Ino> {
+        let stage = self.stage;
+        if !replaces {
+            let node = stage.fs.put_whole(self.folder, self.name(), given, value)?;
+            step!("stage.put");
+            return Ok(node);
+        }
+        let hidden = self.hidden();
+        let _ = stage.fs.unlink(stage.work, hidden.as_bytes());
+        let node = stage.fs.put_whole(stage.work, hidden.as_bytes(), given, value)?;
+        self.take_name(&hidden)?;
+        Ok(node)
+    }
+
+    fn take_name(&self, hidden: &str) -> Done<()> {
+        let (fs, work) = (self.stage.fs, self.stage.work);
+        fs.rename(work, hidden.as_bytes(), self.folder, self.name(), Clash::Replace)?;
+        step!("stage.taken");
+        Ok(())
+    }
+
+    /// The name that a copy has while it is made: the same whenever it is made.
+    fn hidden(&self) -> String {
+        let path = self.brought.path(self.entry);
+        format!("in-{}", Sum::of(path.as_bytes(), false))
+    }
+
+    /// Copies a file part by part; `None`: it has changed meanwhile.
+    fn large(
+        &self,
+        source: &File,
+        outside: &Outside,
+        buffer: &mut [u8],
+    ) -> Done<Option<(Ino, Sum)>> {
+        let stage = self.stage;
+        let hidden = self.hidden();
+        let (copy, parts) = self.begin(&hidden, outside)?;
+        let mut sum = RunningSum::new(stage.options.sha256);
+        let mut at = 0;
+        let part = stage.options.part;
+        let there = (parts * part).min(outside.seen.size);
+        while at < there {
+            let most = buffer.len().min((there - at) as usize);
+            let count = copy.read(at, &mut buffer[..most])?;
+            sum.add(&buffer[..count]);
+            at += count as u64;
+        }
+        stage.progress.bytes_done.fetch_add(there, Relaxed);
+        let _ = rustix::fs::fadvise(source, at, None, Advice::Sequential);
+        while at < outside.seen.size {
+            let end = (at + part).min(outside.seen.size);
+            if !self.part(source, &copy, [at, end], outside.sparse, &mut sum, buffer)? {
+                // What was read of it is not to be gone on with.
+                stage.fs.unlink(stage.work, hidden.as_bytes())?;
+                return Ok(None);
+            }
+            copy.sync()?;
+            step!("stage.part-copied");
+            at = end;
+            let parts = Value::text(&(at.div_ceil(part)).to_string());
+            let file = Member::Object(copy.ino());
+            stage.fs.namespace().set_attrs(file, &[(PARTS.to_owned(), parts)])?;
+            step!("stage.part-noted");
+        }
+        if Seen::of(&source.metadata()?) != outside.seen {
+            stage.fs.unlink(stage.work, hidden.as_bytes())?;
+            return Ok(None);
+        }
+        let sum = sum.done();
+        if stage.options.verify == Verify::Readback {
+            look(&copy, outside.seen.size, sum, buffer)?;
+        }
+        let staged = Staged { source: outside.seen, sum: Some(sum) };
+        let own = vec![(staged::KEY.to_owned(), staged.value())];
+        stage.fs.namespace().delete_attr(Member::Object(copy.ino()), PARTS)?;
+        stage.give(copy.ino(), self.from, outside, own)?;
+        step!("stage.given");
+        self.take_name(&hidden)?;
+        Ok(Some((copy.ino(), sum)))
+    }
+
+    /// The copy that is being made of a file, and how many parts of it are there.
+    fn begin(&self, hidden: &str, outside: &Outside) -> Done<(Handle, u64)> {
+        let StageIn { fs, work, .. } = *self.stage;
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        let expected = Staged { source: outside.seen, sum: None };
+        match fs.lookup(work, hidden.as_bytes()) {
+            Err(error) if error.code == libc::ENOENT => {}
+            Err(error) => return Err(error.into()),
+            Ok(left) => {
+                if Staged::of(fs, left.ino)? == Some(expected) {
+                    let parts = fs.namespace().attr(Member::Object(left.ino), PARTS)?;
+                    let parts = parts.and_then(|parts| {
+                        std::str::from_utf8(&parts.data).ok()?.parse::<u64>().ok()
+                    });
+                    return Ok((fs.open(left.ino, flags)?, parts.unwrap_or(0)));
+                }
+                fs.unlink(work, hidden.as_bytes())?;
+            }
+        }
+        let maker = self.stage.maker;
+        let (stat, copy) = fs.create(work, hidden.as_bytes(), 0o600, flags, maker)?;
+        if outside.sparse {
+            copy.set_size(outside.seen.size)?;
+        } else {
+            copy.fallocate(0, 0, outside.seen.size)?;
+        }
+        let attrs = [(staged::KEY.to_owned(), expected.value())];
+        fs.namespace().set_attrs(Member::Object(stat.ino), &attrs)?;
+        step!("stage.begun");
+        Ok((copy, 0))
+    }
+
+    /// Copies a part; `false`: the source has become shorter.
+    fn part(
+        &self,
+        source: &File,
+        copy: &Handle,
+        [mut at, end]: [u64; 2],
+        sparse: bool,
+        sum: &mut RunningSum,
+        buffer: &mut [u8],
+    ) -> Done<bool> {
+        let stage = self.stage;
+        while at < end {
+            let (data, hole) = if sparse { next_data(source, at, end)? } else { (at, end) };
+            sum.add_zeros(data - at);
+            stage.progress.bytes_done.fetch_add(data - at, Relaxed);
+            at = data;
+            while at < hole {
+                let most = buffer.len().min((hole - at) as usize);
+                if !stage.pace.bytes(most as u64, || stage.progress.is_stopped()) {
+                    return Err(stopped());
+                }
+                let count = source.read_at(&mut buffer[..most], at)?;
+                if count == 0 {
+                    return Ok(false);
+                }
+                copy.write(at, &buffer[..count])?;
+                sum.add(&buffer[..count]);
+                at += count as u64;
+                stage.progress.bytes_done.fetch_add(count as u64, Relaxed);
+            }
+        }
+        Ok(true)
+    }
+
+    fn symlink(&self, there: Option<Stat>) -> Done<Ino> {
+        let stage = self.stage;
+        let target = fs::read_link(self.from)?;
+        let target = target.as_os_str().as_bytes();
+        let line =
+            self.line(What::Link, target.len() as u64, Sum::of(target, stage.options.sha256));
+        if let Some(there) = &there {
+            if there.kind == NodeKind::Symlink && stage.fs.readlink(there.ino)? == target {
+                stage.progress.reused(line);
+                return Ok(there.ino);
+            }
+            if !self.replaces(there, None)? {
+                stage.progress.looked(0);
+                return Ok(there.ino);
+            }
+        }
+        let node = self.put(self.given(), target, there.is_some())?;
+        stage.progress.done(line);
+        Ok(node)
+    }
+
+    fn special(&self, there: Option<Stat>) -> Done<Ino> {
+        let (stage, outside) = (self.stage, &self.entry.outside);
+        if let Some(there) = &there {
+            let same = (there.kind, there.rdev) == (outside.kind, outside.rdev);
+            if same || !self.replaces(there, None)? {
+                stage.progress.looked(0);
+                return Ok(there.ino);
+            }
+        }
+        let node = self.put(self.given(), b"", there.is_some())?;
+        stage.progress.looked(0);
+        Ok(node)
+    }
+
+    fn given(&self) -> Given {
+        let outside = &self.entry.outside;
+        Given {
+            kind: outside.kind,
+            mode: outside.mode,
+            maker: self.stage.maker_of(outside),
+            rdev: outside.rdev,
+            written: outside.seen.written,
+            accessed: outside.accessed,
+            attrs: Vec::new(),
+        }
+    }
+}
+
+/// Where the next data of a file begins and ends, within a range.
+fn next_data(source: &File, at: u64, end: u64) -> Done<(u64, u64)> {
+    match rustix::fs::seek(source, SeekFrom::Data(at)) {
+        Ok(data) if data < end => {
+            let hole = rustix::fs::seek(source, SeekFrom::Hole(data))?;
+            Ok((data.max(at), hole.min(end)))
+        }
+        Ok(_) | Err(rustix::io::Errno::NXIO) => Ok((end, end)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads a copy again, and compares what it sums up to.
+fn look(copy: &Handle, size: u64, expected: Sum, buffer: &mut [u8]) -> Done<()> {
+    let mut sum = RunningSum::new(false);
+    let mut at = 0;
+    loop {
+        let count = copy.read(at, buffer)?;
+        if count == 0 {
+            break;
+        }
+        sum.add(&buffer[..count]);
+        at += count as u64;
+    }
+    let found = sum.done();
+    if at == size && found.xxh3 == expected.xxh3 {
+        return Ok(());
+    }
+    Err(Failure::One(format!(
+        "the copy has {at} bytes that sum up to {found}, and the source {size} that sum up to \
+         {expected}: the copy was not taken; stage it again"
+    )))
+}
