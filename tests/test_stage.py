@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import engram
 import native
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIB = 1 << 20
 
@@ -128,7 +131,7 @@ def test_what_is_wrong_is_named(pool: engram.Pool, tree: Path, home: Path) -> No
     with pytest.raises(engram.ArgumentError, match="nothing to stage"):
         engram.stage.bring_in(pool, {})
     with pytest.raises(engram.ArgumentError, match="'often'"):
-        engram.stage.bring_in(pool, {str(tree): "x"}, verify="often")  # type: ignore[typeddict-item]
+        engram.stage.bring_in(pool, {str(tree): "x"}, verify="often")
     with pytest.raises(engram.NotFoundError, match="MANIFEST"):
         engram.stage.verify(tree)
 
@@ -203,7 +206,11 @@ def test_a_killed_stage_is_ended_by_the_next(home: Path) -> None:
         (source / f"f{number}").write_bytes(os.urandom(number * 40_000))
     pool = home / "pool"
     engram.create(pool, size="128 MiB", force=True).close()
-    for words in (["in", pool, source], ["out", pool, "from", "--to", home / "to"]):
+    ways: list[list[str | Path]] = [
+        ["in", pool, source],
+        ["out", pool, "from", "--to", home / "to"],
+    ]
+    for words in ways:
         for wait in (0.3, 0.4, 0.5):
             line = [sys.executable, "-m", "engram", "stage", *map(str, words), "--rate", "20MiB"]
             process = subprocess.Popen(line, stdout=subprocess.DEVNULL)

@@ -337,6 +337,7 @@ class StageReport:
     def troubles(self) -> list[tuple[str, str]]: ...
 
 def check_manifest(folder: str) -> StageReport: ...
+
 @final
 class Space:
     @property

@@ -6,8 +6,12 @@
 //!
 //! ```text
 //! parts SOURCE COUNT PATH
+//! naming SOURCE COPY XXH3-128 SHA-256 PATH
 //! done SOURCE COPY XXH3-128 SHA-256 PATH
 //! ```
+//!
+//! The second comes before a copy takes its name, which changes when it was changed: all else that it
+//! says of the copy is so afterwards, too.
 //!
 //! SOURCE is `ino:size:written`, and COPY `dev:ino:size:written:changed`.
 
@@ -36,6 +40,7 @@ pub(crate) struct Written {
 #[derive(Default)]
 struct Known {
     written: HashMap<String, Written>,
+    naming: HashMap<String, Written>,
     parts: HashMap<String, (Seen, u64)>,
 }
 
@@ -82,14 +87,19 @@ impl Known {
                 let count = fields.next()?.parse().ok()?;
                 self.parts.insert(unescaped(fields.next()?)?, (source, count));
             }
-            "done" => {
+            "done" | "naming" => {
                 let mut fields = rest.splitn(5, ' ');
                 let (source, copy) = (source_of(fields.next()?)?, copy_of(fields.next()?)?);
                 let xxh3 = u128::from_str_radix(fields.next()?, 16).ok()?;
                 let sha256 = fields.next().map(sha256_of)?;
                 let path = unescaped(fields.next()?)?;
-                self.parts.remove(&path);
-                self.written.insert(path, Written { source, copy, sum: Sum { xxh3, sha256 } });
+                let told = Written { source, copy, sum: Sum { xxh3, sha256 } };
+                if word == "naming" {
+                    self.naming.insert(path, told);
+                } else {
+                    self.parts.remove(&path);
+                    self.written.insert(path, told);
+                }
             }
             _ => {}
         }
@@ -132,6 +142,12 @@ impl Log {
         self.known().written.get(path).copied()
     }
 
+    /// What a copy was that was about to take its name when a stage died, if it is what is there now.
+    pub fn named(&self, path: &str, there: Seen) -> Option<Written> {
+        let known = self.known().naming.get(path).copied();
+        known.filter(|known| Seen { changed: there.changed, ..known.copy } == there)
+    }
+
     /// How many parts of a file are outside that is as it was when they were written.
     pub fn parts(&self, path: &str, source: &Seen) -> u64 {
         let known = self.known();
@@ -145,16 +161,26 @@ impl Log {
         self.add(&format!("parts {ino}:{size}:{written} {count} {}\n", escaped(path)))
     }
 
+    /// A copy that is whole is about to take its name.
+    pub fn note_naming(&self, path: &str, copy: &Written) -> Done<()> {
+        self.known().naming.insert(path.to_owned(), *copy);
+        self.add_copy("naming", path, copy)
+    }
+
     /// A file is outside, whole.
     pub fn note_written(&self, path: &str, done: &Written) -> Done<()> {
         let mut known = self.known();
         known.parts.remove(path);
         known.written.insert(path.to_owned(), *done);
         drop(known);
-        let (source, copy) = (done.source, done.copy);
-        let sha256 = done.sum.sha256_text();
+        self.add_copy("done", path, done)
+    }
+
+    fn add_copy(&self, word: &str, path: &str, told: &Written) -> Done<()> {
+        let (source, copy) = (told.source, told.copy);
+        let sha256 = told.sum.sha256_text();
         self.add(&format!(
-            "done {}:{}:{} {}:{}:{}:{}:{} {} {} {}\n",
+            "{word} {}:{}:{} {}:{}:{}:{}:{} {} {} {}\n",
             source.ino,
             source.size,
             source.written,
@@ -163,7 +189,7 @@ impl Log {
             copy.size,
             copy.written,
             copy.changed,
-            done.sum,
+            told.sum,
             sha256.as_deref().unwrap_or("-"),
             escaped(path)
         ))

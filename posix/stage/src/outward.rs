@@ -522,7 +522,7 @@ impl Copy<'_> {
     fn file(&self, there: Option<&fs::Metadata>, buffers: &mut (Vec<u8>, Aligned)) -> Done<()> {
         let Copy { stage, brought, entry, to } = self;
         let path = brought.path(entry);
-        let written = brought.log.written(&path);
+        let written = self.known(&path, there)?;
         if let (Some(there), Some(written)) = (there, &written) {
             let sums = written.sum.sha256.is_some() || !stage.options.sha256;
             let same = written.source == source_of(&entry.stat) && sums;
@@ -555,11 +555,14 @@ impl Copy<'_> {
                 self.look(&part, stat.size, sum, &mut buffers.1)?;
             }
             step!("stage.copy-looked-at");
+            let seen = |at: &Path| fs::symlink_metadata(at).map(|meta| Seen::of(&meta));
+            let copy = seen(&part).map_err(outside)?;
+            let copied = Written { source: source_of(&stat), copy, sum };
+            brought.log.note_naming(&path, &copied)?;
             self.take_name(&part, there.is_some())?;
             step!("stage.copy-named");
-            let copy = Seen::of(&fs::symlink_metadata(to).map_err(outside)?);
-            let written = Written { source: source_of(&stat), copy, sum };
-            brought.log.note_written(&path, &written)?;
+            let copy = seen(to).map_err(outside)?;
+            brought.log.note_written(&path, &Written { copy, ..copied })?;
             step!("stage.copy-logged");
             self.told(What::File, stat.size, sum, false);
             return Ok(());
@@ -567,6 +570,22 @@ impl Copy<'_> {
         Err(Failure::One(format!(
             "was written to while it was copied, {READS} times: stage it when nobody writes to it"
         )))
+    }
+
+    /// What the log says of a copy: also of one that has its name, and whose stage died before it
+    /// could say so.
+    fn known(&self, path: &str, there: Option<&fs::Metadata>) -> Done<Option<Written>> {
+        let (log, seen) = (&self.brought.log, there.map(Seen::of));
+        let written = log.written(path);
+        if let Some(seen) = seen
+            && written.is_none_or(|written| written.copy != seen)
+            && let Some(named) = log.named(path, seen)
+        {
+            let named = Written { copy: seen, ..named };
+            log.note_written(path, &named)?;
+            return Ok(Some(named));
+        }
+        Ok(written)
     }
 
     /// Takes the name, of what had it if there was something, and of nothing else.

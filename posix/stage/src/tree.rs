@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use engram_fs::NodeKind;
-use rustix::fs::{lgetxattr, llistxattr};
+use rustix::fs::{lgetxattr, lgetxattr_query, llistxattr, llistxattr_query};
 use rustix::io::Errno;
 
 /// What tells a file's present state from any other: if all of it is the same, the bytes are.
@@ -235,7 +235,7 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
 /// The extended attributes of users that a node outside has: each name behind `user.`, and its
 /// value. None, where the file system keeps none.
 pub fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let names = match grown(|into| llistxattr(path, into)) {
+    let names = match grown(|| llistxattr_query(path), |into| llistxattr(path, into)) {
         Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         names => names?,
     };
@@ -245,7 +245,7 @@ pub fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
         else {
             continue;
         };
-        match grown(|into| lgetxattr(path, name, into)) {
+        match grown(|| lgetxattr_query(path, name), |into| lgetxattr(path, name, into)) {
             // It has been removed since.
             Err(Errno::NODATA) => {}
             value => all.push((key.to_owned(), value?)),
@@ -254,12 +254,16 @@ pub fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(all)
 }
 
-/// What a call fills in that says how many bytes it would, if it is given room for none.
+/// What a call fills in, with room for as many bytes as another says.
 fn grown(
+    size: impl Fn() -> rustix::io::Result<usize>,
     mut call: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
 ) -> rustix::io::Result<Vec<u8>> {
     loop {
-        let mut into = vec![0; call(&mut [])?];
+        let mut into = vec![0; size()?];
+        if into.is_empty() {
+            return Ok(into);
+        }
         match call(&mut into) {
             // It has grown in between.
             Err(Errno::RANGE) => {}

@@ -134,6 +134,22 @@ fn give(path: &Path, made: &Made) {
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
+/// The attributes of a node, into room that is larger than any of them.
+fn attributes_of(path: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut names = [0; 4096];
+    let count = rustix::fs::llistxattr(path, &mut names).unwrap();
+    let names = names[..count].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let value = |name: &[u8]| {
+        let mut value = [0; 4096];
+        let count = rustix::fs::lgetxattr(path, name, &mut value).unwrap();
+        value[..count].to_vec()
+    };
+    let mut all: Vec<_> =
+        names.map(|name| (String::from_utf8_lossy(name).into_owned(), value(name))).collect();
+    all.sort();
+    all
+}
+
 /// What can be said of a tree, by path: all of it that a stage keeps.
 fn told(root: &Path) -> BTreeMap<String, String> {
     fn walk(root: &Path, at: &Path, into: &mut BTreeMap<String, String>) {
@@ -154,13 +170,7 @@ fn told(root: &Path) -> BTreeMap<String, String> {
             } else {
                 String::new()
             };
-            let attributes = if meta.is_symlink() {
-                Vec::new()
-            } else {
-                let mut found = engram_stage::tree::attributes(&path).unwrap();
-                found.sort();
-                found
-            };
+            let attributes = if meta.is_symlink() { Vec::new() } else { attributes_of(&path) };
             let links = if meta.is_dir() { 0 } else { meta.nlink() };
             into.insert(
                 below,
@@ -240,6 +250,11 @@ proptest! {
         let brought = room.bring("from", two(verify));
         prop_assert_eq!(&brought.troubles, &[]);
         prop_assert!(brought.whole);
+        let with_attributes = all.iter().any(|made| {
+            made.attribute.is_some() && matches!(made.node, Node::File { .. } | Node::Folder)
+        });
+        let told_of = before.values().any(|told| told.contains("user."));
+        prop_assert!(!told_of || with_attributes);
         let taken = room.take("to", Options { sha256: true, ..two(verify) });
         prop_assert_eq!(&taken.troubles, &[]);
         prop_assert_eq!(told(&room.path("to")), before.clone());
