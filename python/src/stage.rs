@@ -124,9 +124,12 @@ impl Stage {
                     targets.push(Target { from: of_pool(from)?, to });
                 }
             }
-            move || match inward {
-                true => stage_in(&fs, &sources, options, &pace, &progress),
-                false => stage_out(&fs, &targets, options, &pace, &progress),
+            move || {
+                if inward {
+                    stage_in(&fs, &sources, options, &pace, &progress)
+                } else {
+                    stage_out(&fs, &targets, options, &pace, &progress)
+                }
             }
         };
         let thread = std::thread::Builder::new().name("engram-stage".to_owned()).spawn(run);
@@ -187,6 +190,7 @@ impl Stage {
 /// Compares a folder with its manifest: how many files and bytes were looked at, and what is not as
 /// it must be.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands it over")]
 pub fn check_manifest(py: Python<'_>, folder: PathBuf) -> Result<StageReport> {
     let begun = Instant::now();
     let progress = Progress::default();

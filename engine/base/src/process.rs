@@ -1,7 +1,5 @@
 //! Whether a process runs, by what the kernel says of its number.
 
-use std::io::ErrorKind;
-
 /// What is known of the process of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
@@ -9,8 +7,8 @@ pub enum Life {
     Gone,
     /// It runs, and began so many ticks after the machine.
     Since(u64),
-    /// The kernel does not say: this process has no descriptor left to look, or no `/proc`. In doubt
-    /// a process runs.
+    /// The kernel does not say: this process has no descriptor left to look, or no `/proc`. In
+    /// doubt a process runs.
     Unknown,
 }
 
@@ -32,14 +30,11 @@ impl Life {
                 Some(stat) => Life::Since(stat.since),
                 None => Life::Unknown,
             },
-            Err(error) if is_absent(&error) && !is_there(number) => Life::Gone,
+            // Without a descriptor left, say, signals tell.
+            Err(_) if !is_there(number) => Life::Gone,
             Err(_) => Life::Unknown,
         }
     }
-}
-
-fn is_absent(error: &std::io::Error) -> bool {
-    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Whether the kernel has a thread of this number, whoever may ask for it.

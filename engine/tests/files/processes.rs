@@ -217,8 +217,8 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
     }
 }
 
-/// Views some pages of a file, and keeps the view with the place of its first word, unless there are
-/// many.
+/// Views some pages of a file, and keeps the view with the place of its first word, unless there
+/// are many.
 fn view_part(file: &File, views: &mut Vec<(u64, View)>, random: &mut Random) -> engram::Result<()> {
     let from = random.below(WORDS * 8 / PAGE) * PAGE;
     let shown = file.view_part(from, (1 + random.below(30)) * PAGE, false)?;

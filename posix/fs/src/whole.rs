@@ -1,7 +1,7 @@
 //! Files that come whole: bytes, mode, owner, times and attributes in one commit.
 //!
-//! Whoever copies a tree knows all of a file before it is there. So others see it as it is to be, or
-//! not at all.
+//! Whoever copies a tree knows all of a file before it is there. So others see it as it is to be,
+//! or not at all.
 
 use engram::{IndexMode, Member, NewObject, Placement, Value};
 
@@ -30,8 +30,8 @@ pub struct Given {
 }
 
 impl Fs {
-    /// Puts a node with its value under a name that is free: of a symbolic link the value is where it
-    /// leads.
+    /// Puts a node with its value under a name that is free: of a symbolic link the value is where
+    /// it leads.
     pub fn put_whole(&self, parent: Ino, name: &[u8], given: Given, value: &[u8]) -> Result<Ino> {
         self.check_writable()?;
         if given.kind == NodeKind::Folder {

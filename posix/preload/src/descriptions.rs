@@ -60,8 +60,8 @@ pub enum What {
 /// A description.
 #[repr(C, align(64))]
 pub struct Description {
-    /// How many processes have it, and, in the upper half, how often it was used again: one word, so
-    /// that nobody takes a description over that is being used again.
+    /// How many processes have it, and, in the upper half, how often it was used again: one word,
+    /// so that nobody takes a description over that is being used again.
     uses: AtomicU64,
     tree: AtomicU32,
     what: AtomicU32,
@@ -229,8 +229,8 @@ impl Shared {
 
     /// The process has the description, too: it was handed over. `false`: it is another by now.
     ///
-    /// It is counted before the row says so. Who dies in between leaves it taken for ever, where the
-    /// other way round it were given to another while somebody has it.
+    /// It is counted before the row says so. Who dies in between leaves it taken for ever, where
+    /// the other way round it were given to another while somebody has it.
     pub fn take_over(&self, number: usize, generation: u32) -> bool {
         let Some(taken) = self.table.descriptions.get(number) else { return false };
         let bit = 1 << (number % 64);

@@ -1,12 +1,14 @@
 //! Trees of files brought into a pool before a job, and safely back after it.
 //!
-//! A *stage* copies trees between the kernel's file systems and a namespace: *in* before a job, *out*
-//! after it. This crate owns how that is done so that nothing is lost: what is copied, in which
-//! order and how fast, how it is known to be right, and how a stage that died goes on.
+//! A *stage* copies trees between the kernel's file systems and a namespace: *in* before a job,
+//! *out* after it.
 //!
-//! *Invariant*: under its own name a file is whole, on both sides. A copy is made under another name,
-//! or in one commit; it takes its name when it has been looked at ([`Verify`]). What a stage has
-//! done it finds again by what it has left: a copy in a pool keeps what its source was
+//! This crate owns how that is done so that nothing is lost: what is copied, in which order and how
+//! fast, how it is known to be right, and how a stage that died goes on.
+//!
+//! *Invariant*: under its own name a file is whole, on both sides. A copy is made under another
+//! name, or in one commit; it takes its name when it has been looked at ([`Verify`]). What a stage
+//! has done it finds again by what it has left: a copy in a pool keeps what its source was
 //! ([`staged`]), a copy outside is told by the record of its file. So to resume is to do the same
 //! again: what is done is seen to be done.
 //!

@@ -10,8 +10,8 @@
 //! done SOURCE COPY XXH3-128 SHA-256 PATH
 //! ```
 //!
-//! The second comes before a copy takes its name, which changes when it was changed: all else that it
-//! says of the copy is so afterwards, too.
+//! The second comes before a copy takes its name, which changes when it was changed: all else that
+//! it says of the copy is so afterwards, too.
 //!
 //! SOURCE is `ino:size:written`, and COPY `dev:ino:size:written:changed`.
 
@@ -142,7 +142,8 @@ impl Log {
         self.known().written.get(path).copied()
     }
 
-    /// What a copy was that was about to take its name when a stage died, if it is what is there now.
+    /// What a copy was that was about to take its name when a stage died, if it is what is there
+    /// now.
     pub fn named(&self, path: &str, there: Seen) -> Option<Written> {
         let known = self.known().naming.get(path).copied();
         known.filter(|known| Seen { changed: there.changed, ..known.copy } == there)

@@ -11,8 +11,8 @@
 //!
 //! The fields are the kind, the size in bytes, XXH3-128, SHA-256 or `-`, and the path below the
 //! manifest's own folder. Of a link, size and sums are those of where it leads. In a path a line
-//! feed stands as `\n`, and a backslash as `\\`. The last line has the number of lines and of bytes: a
-//! manifest without it was cut off.
+//! feed stands as `\n`, and a backslash as `\\`. The last line has the number of lines and of
+//! bytes: a manifest without it was cut off.
 
 use std::fmt::Write as _;
 

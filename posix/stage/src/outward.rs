@@ -1,11 +1,11 @@
 //! Stage-out: trees of a pool brought to the kernel's file systems.
 //!
 //! *Protocol*. A copy is written beside its place, as `.engram-….part`. It gets its mode, owner,
-//! attributes and times, is made durable, and is looked at ([`Verify`]). Then it takes its name. The
-//! stage's [log](crate::log) says so, and of a large file also which parts are durable. Whoever dies
-//! leaves whole files under their names, and `.part` files that the next one goes on with. At last
-//! the folders get their times, and the [manifest](crate::manifest) is written, whole: it is there
-//! only if all of the stage was done.
+//! attributes and times, is made durable, and is looked at ([`Verify`]). Then it takes its name.
+//! The stage's [log](crate::log) says so, and of a large file also which parts are durable. Whoever
+//! dies leaves whole files under their names, and `.part` files that the next one goes on with. At
+//! last the folders get their times, and the [manifest](crate::manifest) is written, whole: it is
+//! there only if all of the stage was done.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -542,7 +542,8 @@ impl Copy<'_> {
             let source = stage.fs.open(entry.stat.ino, flags)?;
             let stat = source.stat()?;
             let part = part_of(to);
-            let Some((open, sum)) = self.write(&source, &stat, &part, &path, buffers)? else {
+            let Some((open, sum)) = self.write(&source, &stat, &part, &path, &mut buffers.0)?
+            else {
                 continue;
             };
             stage.give(&open, &part, &stat)?;
@@ -612,9 +613,9 @@ impl Copy<'_> {
         // What is there is not to be gone on with.
         let _ = fs::remove_file(part);
         Err(Failure::One(format!(
-            "the copy at {} has {found_size} bytes that sum up to {found}, read again, and the file \
-             {size} that sum up to {sum}: it was removed, and the file is in the pool; look at the \
-             file system, and stage out again",
+            "the copy at {} has {found_size} bytes that sum up to {found}, read again, and the \
+             file {size} that sum up to {sum}: it was removed, and the file is in the pool; look \
+             at the file system, and stage out again",
             self.to.display()
         )))
     }
@@ -626,14 +627,14 @@ impl Copy<'_> {
         stat: &Stat,
         part: &Path,
         path: &str,
-        (buffer, _): &mut (Vec<u8>, Aligned),
+        buffer: &mut [u8],
     ) -> Done<Option<(File, Sum)>> {
         let stage = self.stage;
         let from = source_of(stat);
         let parts = self.brought.log.parts(path, &from);
-        let open = |fresh: bool| {
+        let open = |anew: bool| {
             let mut how = OpenOptions::new();
-            how.read(true).write(true).create(true).truncate(fresh).mode(0o600);
+            how.read(true).write(true).create(true).truncate(anew).mode(0o600);
             how.custom_flags(libc::O_NOFOLLOW).open(part)
         };
         let file = open(parts == 0).map_err(outside)?;

@@ -1,7 +1,7 @@
 //! How fast a stage goes: so many bytes, and so many files, a second.
 //!
-//! Workers ask before they move bytes or make a file, and wait until it is their turn. A limit may be
-//! raised and lowered while they work: whoever waits looks again at least every [`LOOK_AGAIN`].
+//! Workers ask before they move bytes or make a file, and wait until it is their turn. A limit may
+//! be raised and lowered while they work: whoever waits looks again at least every [`LOOK_AGAIN`].
 //!
 //! *Protocol*: a limit is a bucket that fills at its rate, and holds what comes in [`BURST`]. A
 //! worker takes what it needs, also if the bucket goes below nothing then, and waits beforehand

@@ -1,8 +1,9 @@
 //! What a copy in a pool keeps of its source.
 //!
-//! A file that was staged in has an attribute ([`KEY`]) that says what its source was then, and what
-//! its bytes sum up to. Where the source still is so, and the copy was not written since, there is
-//! nothing to copy. The attribute goes with the file: renamed, moved or in a backup it says the same.
+//! A file that was staged in has an attribute ([`KEY`]) that says what its source was then, and
+//! what its bytes sum up to. Where the source still is so, and the copy was not written since,
+//! there is nothing to copy. The attribute goes with the file: renamed, moved or in a backup it
+//! says the same.
 
 use engram::Value;
 use engram_fs::{Fs, Ino, Result, Stat};

@@ -1,8 +1,8 @@
 //! Trees of the kernel's file systems, as a stage finds them.
 //!
-//! A tree is walked once, before anything is copied: the plan says what there is, and in which order
-//! it is done. A name that leads elsewhere meanwhile is found out when it is opened: what was seen
-//! of a file ([`Seen`]) has to be so then, and when it has been read.
+//! A tree is walked once, before anything is copied: the plan says what there is, and in which
+//! order it is done. A name that leads elsewhere meanwhile is found out when it is opened: what was
+//! seen of a file ([`Seen`]) has to be so then, and when it has been read.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};

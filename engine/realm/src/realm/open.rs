@@ -190,7 +190,8 @@ fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<bool> {
 }
 
 /// Whether this process has a file open. Of its lease another may have the descriptor still: one
-/// that forked this process has it for a moment longer, when this has become another program already.
+/// that forked this process has it for a moment longer, when this has become another program
+/// already.
 fn is_open_here(path: &Path) -> bool {
     let Ok(named) = std::fs::metadata(path) else { return false };
     // Where the kernel does not say what is open, it may be.

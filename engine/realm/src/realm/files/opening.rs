@@ -78,8 +78,8 @@ fn open_by(
         fail!(Argument, "a file is read as it is now: open it from the pool, not from a snapshot");
     }
     let file = |open| File { open, session: Arc::clone(&realm.session), writable: write };
-    // It may be the last of its file by then, which takes itself off the list: it goes when the list
-    // is free again.
+    // It may be the last of its file by then, which takes itself off the list: it goes when the
+    // list is free again.
     let there;
     let inside = core.enter()?;
     let mut known = lock(&core.files.known);
