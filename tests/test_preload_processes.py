@@ -173,6 +173,17 @@ def test_a_program_with_threads_becomes_another(tmp_path: Path, pool: Path, plai
     assert said([program, PREFIX, "100"], preloaded(pool)) == expected
 
 
+def test_a_command_with_a_pipe_leaves_the_numbers_of_its_parent_alone(
+    tmp_path: Path, pool: Path, plain: Path
+) -> None:
+    """`popen` replaces no number, so none that another thread has closed and opened meanwhile."""
+    program = compiled("popened.c", tmp_path, "-Wno-mismatched-dealloc")
+    expected = said([program, plain])
+    assert expected.startswith("the number is what it was\n")
+    assert expected.endswith("Success\n(0)\n")
+    assert said([program, PREFIX], preloaded(pool)) == expected
+
+
 @pytest.mark.parametrize(("rounds", "each"), [(200, 400), (4500, 2)])
 def test_what_the_dead_had_is_found_again(
     tmp_path: Path, pool: Path, rounds: int, each: int

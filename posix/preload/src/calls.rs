@@ -20,6 +20,7 @@ pub mod memory;
 mod metadata;
 mod names;
 mod numbers;
+pub mod pipes;
 mod programs;
 mod refused;
 mod shells;

@@ -155,7 +155,7 @@ fn is_handed(entry: &[u8]) -> bool {
 }
 
 /// Says whether a descriptor is closed when this process becomes another program.
-fn close_on_exec(fd: c_int, closes: bool) {
+pub fn close_on_exec(fd: c_int, closes: bool) {
     let (command, flags) = (libc::F_SETFD, c_long::from(if closes { libc::FD_CLOEXEC } else { 0 }));
     real!(fcntl(fd: c_int, command: c_int, flags: c_long) -> c_int);
 }
@@ -212,9 +212,6 @@ pub struct Handing {
     own: Vec<CString>,
 }
 
-// SAFETY: it is read alone, and what it leads to stays.
-unsafe impl Send for Handing {}
-
 impl Handing {
     /// Makes the descriptors real, and the environment.
     ///
@@ -234,23 +231,6 @@ impl Handing {
         let mut handing = Handing { leases, locks, environment: Vec::new(), own: Vec::new() };
         handing.fill(given);
         handing
-    }
-
-    /// The same for a program that `popen` starts: this process goes on ([`Handing::keep_locks`]).
-    ///
-    /// # Safety
-    ///
-    /// As for [`Handing::new`].
-    pub unsafe fn beside(environment: *const *const c_char) -> Handing {
-        descriptors::make_real();
-        // SAFETY: the caller's promise.
-        let given = unsafe { strings(environment) };
-        Handing::of(Vec::new(), locks::Handed::beside(), &given)
-    }
-
-    /// The program was started: no other inherits what keeps its locks.
-    pub fn keep_locks(&self) {
-        self.locks.take_back();
     }
 
     fn fill(&mut self, given: &[*const c_char]) {

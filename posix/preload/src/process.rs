@@ -297,6 +297,7 @@ pub fn fork_by(begin: impl FnOnce() -> c_int) -> c_int {
 
 extern "C" fn before_fork() {
     CALLERS.acquire();
+    crate::calls::pipes::before_fork();
     KERNEL_FOLDER.acquire();
     crate::calls::memory::before_fork();
     crate::descriptors::before_fork();
@@ -306,6 +307,7 @@ extern "C" fn after_fork() {
     crate::descriptors::after_fork();
     crate::calls::memory::after_fork();
     KERNEL_FOLDER.release();
+    crate::calls::pipes::after_fork();
     CALLERS.release();
 }
 

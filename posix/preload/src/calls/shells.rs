@@ -1,19 +1,16 @@
 //! Commands of the shell.
 //!
-//! `system` starts the shell as `posix_spawn` does here. The stream of `popen` is libc's own, whose
-//! `pclose` and `fclose` know it: so libc starts that shell, with all made real before, and with
-//! the environment that a program is to be handed.
+//! The shell is started as `posix_spawn` starts a program here.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::ffi::{CStr, c_char, c_int};
 
 use crate::calls::spawned::{Start, spawn};
-use crate::handing::{self, Handing};
+use crate::handing;
 use crate::process::Spin;
 use crate::real::{errno, interpose, real, set_errno};
 use crate::trees;
 
-const SHELL: &CStr = c"/bin/sh";
+pub const SHELL: &CStr = c"/bin/sh";
 
 /// How many calls of `system` go on, and what SIGINT and SIGQUIT did before the first.
 struct Running {
@@ -94,7 +91,7 @@ unsafe fn run(command: *const c_char) -> c_int {
         let start = Start {
             path: SHELL.as_ptr(),
             searched: false,
-            actions: std::ptr::null(),
+            actions: &[],
             attributes: &raw const attributes,
             list: list.as_ptr(),
             environment: handing::environment(),
@@ -118,32 +115,6 @@ unsafe fn run(command: *const c_char) -> c_int {
     }
 }
 
-/// Calls libc's own with the environment that a program is handed. No other thread may change the
-/// environment meanwhile: `popen` itself asks for that.
-fn with_environment<T>(call: impl FnOnce() -> T) -> T {
-    // The shell has the signals that this thread has, so none is put off meanwhile.
-    static SWAPPED: Mutex<Vec<Handing>> = Mutex::new(Vec::new());
-    unsafe extern "C" {
-        static mut environ: *const *const c_char;
-    }
-    let mut swapped = SWAPPED.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the program's own list, which ends with null; it is put back. Somebody may be reading
-    // the other list meanwhile, so the last few are kept.
-    unsafe {
-        let before = environ;
-        let handing = Handing::beside(before);
-        environ = handing.environment();
-        let done = call();
-        environ = before;
-        handing.keep_locks();
-        if swapped.len() >= 8 {
-            swapped.remove(0);
-        }
-        swapped.push(handing);
-        done
-    }
-}
-
 interpose! {
     /// Runs a command, and waits for it.
     [system](command: *const c_char) -> c_int {
@@ -157,11 +128,5 @@ interpose! {
             }
             run(command)
         }
-    }
-
-    /// Runs a command beside this process, with a pipe.
-    [popen, _IO_popen](command: *const c_char, mode: *const c_char) -> *mut c_void {
-        let call = || real!(popen(command: *const c_char, mode: *const c_char) -> *mut c_void);
-        if trees::all().is_empty() { call() } else { with_environment(call) }
     }
 }

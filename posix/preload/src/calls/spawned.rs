@@ -18,7 +18,7 @@ use crate::real::{errno, interpose, real, set_errno};
 use crate::trees;
 
 /// Something to be done in the child.
-enum Action {
+pub enum Action {
     Close(c_int),
     Duplicate(c_int, c_int),
     Open(c_int, CString, c_int, mode_t),
@@ -175,13 +175,13 @@ unsafe fn go_to_group(attributes: Attributes) -> bool {
 }
 
 /// What is to be started, and how.
-pub struct Start {
+pub struct Start<'a> {
     /// The program's path, or its name, which is looked for.
     pub path: Text,
     /// Whether it is looked for.
     pub searched: bool,
-    /// What is done before, or null.
-    pub actions: Actions,
+    /// What is done before.
+    pub actions: &'a [Action],
     /// How it is started, or null.
     pub attributes: Attributes,
     /// Its arguments.
@@ -191,7 +191,7 @@ pub struct Start {
 }
 
 /// In the child: becomes the program, or tells why not.
-unsafe fn child(start: &Start, before: &libc::sigset_t, tell: c_int) -> ! {
+unsafe fn child(start: &Start<'_>, before: &libc::sigset_t, tell: c_int) -> ! {
     let mut flags: libc::c_short = 0;
     // SAFETY: what the program gave, and places.
     unsafe {
@@ -205,7 +205,7 @@ unsafe fn child(start: &Start, before: &libc::sigset_t, tell: c_int) -> ! {
         }
         let ready = prepare(start.attributes, flags)
             && (flags & SET_CONTROL_GROUP == 0 || go_to_group(start.attributes))
-            && listed(start.actions).iter().all(|action| act(action));
+            && start.actions.iter().all(|action| act(action));
         if ready {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
             if start.searched {
@@ -231,7 +231,7 @@ fn close_hidden(fd: c_int) {
 /// # Safety
 ///
 /// What `posix_spawn` asks for.
-pub unsafe fn spawn(pid: *mut pid_t, start: &Start) -> c_int {
+pub unsafe fn spawn(pid: *mut pid_t, start: &Start<'_>) -> c_int {
     if is_inside() {
         // A signal handler amid a call of the engine.
         return libc::EDEADLK;
@@ -285,7 +285,7 @@ unsafe fn heard(hear: c_int, new: pid_t, pid: *mut pid_t) -> c_int {
     0
 }
 
-unsafe fn spawn_held(place: *mut c_int, start: &Start) -> c_int {
+unsafe fn spawn_held(place: *mut c_int, start: &Start<'_>) -> c_int {
     let mut pid: pid_t = 0;
     // SAFETY: as the program gave it.
     unsafe {
@@ -438,9 +438,12 @@ interpose! {
                     attributes: Attributes, list: List, environment: List) -> c_int
             );
         }
-        let start = Start { path, searched: false, actions, attributes, list, environment };
         // SAFETY: the program's promise.
-        unsafe { spawn(pid, &start) }
+        unsafe {
+            let actions = listed(actions);
+            let start = Start { path, searched: false, actions, attributes, list, environment };
+            spawn(pid, &start)
+        }
     }
 
     /// Starts a program that is looked for.
@@ -454,9 +457,12 @@ interpose! {
                     attributes: Attributes, list: List, environment: List) -> c_int
             );
         }
-        let start = Start { path, searched: true, actions, attributes, list, environment };
         // SAFETY: the program's promise.
-        unsafe { spawn(pid, &start) }
+        unsafe {
+            let actions = listed(actions);
+            let start = Start { path, searched: true, actions, attributes, list, environment };
+            spawn(pid, &start)
+        }
     }
 
     /// Starts a program, and gives a descriptor of its process.
@@ -470,9 +476,12 @@ interpose! {
                     attributes: Attributes, list: List, environment: List) -> c_int
             );
         }
-        let start = Start { path, searched: false, actions, attributes, list, environment };
         // SAFETY: the program's promise.
-        unsafe { spawn_held(place, &start) }
+        unsafe {
+            let actions = listed(actions);
+            let start = Start { path, searched: false, actions, attributes, list, environment };
+            spawn_held(place, &start)
+        }
     }
 
     /// The same for a program that is looked for.
@@ -486,8 +495,11 @@ interpose! {
                     attributes: Attributes, list: List, environment: List) -> c_int
             );
         }
-        let start = Start { path, searched: true, actions, attributes, list, environment };
         // SAFETY: the program's promise.
-        unsafe { spawn_held(place, &start) }
+        unsafe {
+            let actions = listed(actions);
+            let start = Start { path, searched: true, actions, attributes, list, environment };
+            spawn_held(place, &start)
+        }
     }
 }

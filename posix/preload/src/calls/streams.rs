@@ -8,6 +8,7 @@ use engram_fs::At;
 use libc::FILE;
 
 use crate::calls::descriptors::refused;
+use crate::calls::pipes;
 use crate::descriptors;
 use crate::inside::is_inside;
 use crate::places::{by_path, inside};
@@ -138,7 +139,12 @@ unsafe fn close_stream(stream: *mut FILE) -> c_int {
     let written = !descriptors::is_ours(fd) || leave(stream, fd);
     let code = errno();
     descriptors::close(fd);
-    let done = real!(fclose(stream: *mut FILE) -> c_int);
+    let shell = pipes::taken_out(stream);
+    let mut done = real!(fclose(stream: *mut FILE) -> c_int);
+    if let Some(shell) = shell {
+        let ended = pipes::wait_for(shell);
+        done = if ended == 0 { done } else { ended };
+    }
     if written {
         return done;
     }

@@ -68,17 +68,6 @@ impl Handed {
         handed
     }
 
-    /// To a program that is started beside this process.
-    pub fn beside() -> Handed {
-        let _inside = Inside::nested();
-        let mut handed = Handed::default();
-        for held in &Open::now().inherited {
-            keepers::make(held);
-            handed.add_keeper(held.number());
-        }
-        handed
-    }
-
     fn add_keeper(&mut self, number: usize) {
         if let Some(keeper) = keepers::descriptor(number) {
             self.add('k', number, keeper);
