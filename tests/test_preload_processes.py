@@ -184,6 +184,22 @@ def test_a_command_with_a_pipe_leaves_the_numbers_of_its_parent_alone(
     assert said([program, PREFIX], preloaded(pool)) == expected
 
 
+def test_a_program_that_becomes_no_other_goes_on(tmp_path: Path, pool: Path, plain: Path) -> None:
+    """`exec` replaces no number that another thread has, lets signals in, and hands locks on."""
+    program = compiled("becoming.c", tmp_path)
+    expected = said([program, plain])
+    assert expected.endswith("as another: 14, 0, -1\nblocked: 1 0\n(0)\n")
+    assert said([program, PREFIX], preloaded(pool)) == expected
+
+
+def test_who_becomes_another_program_holds_no_file(tmp_path: Path, pool: Path, plain: Path) -> None:
+    """Others extend a file that a thread extended when its process became another program."""
+    program = compiled("amid_exec.c", tmp_path)
+    expected = said([program, plain])
+    assert expected == "1 written\n" * 3 + "(0)\n"
+    assert said([program, PREFIX], preloaded(pool)) == expected
+
+
 @pytest.mark.parametrize(("rounds", "each"), [(200, 400), (4500, 2)])
 def test_what_the_dead_had_is_found_again(
     tmp_path: Path, pool: Path, rounds: int, each: int

@@ -16,7 +16,8 @@
 //! *Exec* ends the process's lease with its descriptors, and files without a name that it has open.
 //! So a program that hands open files on to the one that it becomes leaves its leases to that one
 //! (`leave_leases`): it inherits the descriptors, and closes them once it has opened the files by a
-//! lease of its own.
+//! lease of its own. Until then the leases live, and nobody takes over what they hold. So the
+//! process is held still as for a fork, and no thread of it holds the tail of a file.
 //!
 //! Handlers must not fail and must not wait for another process; they wait for short operations
 //! of this one only.
@@ -29,6 +30,7 @@ use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 use crate::caretaker;
 use crate::process;
 use crate::process::Registry;
+use crate::realm::files::tail;
 use crate::realm::{Core, State};
 use engram_base::error::Result;
 use engram_base::faults::step;
@@ -61,16 +63,19 @@ thread_local! {
 }
 
 extern "C" fn prepare() {
-    quietly(|| {
-        let sessions = process::sessions();
-        let slot = process::registry();
-        let mut cores: Vec<Arc<Core>> = slot.iter().flat_map(HashMap::values).cloned().collect();
-        // In the order in which an operation on several enters them (`realm/together.rs`).
-        cores.sort_by_key(Arc::as_ptr);
-        let held = cores.into_iter().map(hold).collect();
-        FORKING.with_borrow_mut(|forking| {
-            *forking = Some(Forking { held, registry: slot, sessions });
-        });
+    quietly(|| hold_all(lease_out));
+}
+
+/// Holds every core still, until [`release`].
+fn hold_all(each: impl Fn(HeldCore) -> HeldCore) {
+    let sessions = process::sessions();
+    let slot = process::registry();
+    let mut cores: Vec<Arc<Core>> = slot.iter().flat_map(HashMap::values).cloned().collect();
+    // In the order in which an operation on several enters them (`realm/together.rs`).
+    cores.sort_by_key(Arc::as_ptr);
+    let held = cores.into_iter().map(|core| each(hold(core))).collect();
+    FORKING.with_borrow_mut(|forking| {
+        *forking = Some(Forking { held, registry: slot, sessions });
     });
 }
 
@@ -78,7 +83,13 @@ fn hold(core: Arc<Core>) -> HeldCore {
     let guard = core.gate.write();
     // SAFETY: the guard borrows the lock inside the `Arc` that `HeldCore` keeps beside it;
     // `release` drops the guard before the `Arc`, and the allocation behind an `Arc` never moves.
-    let mut state: RwLockWriteGuard<'static, State> = unsafe { std::mem::transmute(guard) };
+    let state: RwLockWriteGuard<'static, State> = unsafe { std::mem::transmute(guard) };
+    HeldCore { core, state, child: None }
+}
+
+/// Makes the child a lease, and a spare for the next one.
+fn lease_out(held: HeldCore) -> HeldCore {
+    let HeldCore { core, mut state, .. } = held;
     if core.setup.immutable {
         return HeldCore { core, state, child: None };
     }
@@ -146,6 +157,7 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     quietly(|| {
+        tail::forget();
         release(|held| {
             match held.child.take() {
                 Some(own) => {
@@ -179,22 +191,25 @@ pub fn watch() -> Result<()> {
 }
 
 /// Leaves this process's leases to the program that it is about to become: the descriptors that
-/// keep them, for that program to inherit.
+/// keep them, for that program to inherit. Until then, or until [`keep_leases`] in this thread, no
+/// other thread is inside an operation or holds the tail of a file.
 pub fn leave_leases() -> Vec<RawFd> {
-    let mut left = Vec::new();
-    for core in process::registry().iter().flat_map(HashMap::values) {
-        let state = core.gate.read();
-        left.extend(state.lease.iter().map(Lease::leave));
-        left.extend(state.inherited.iter().map(Lease::descriptor));
-    }
-    left
+    tail::close();
+    hold_all(|held| held);
+    FORKING.with_borrow(|held| {
+        let mut left = Vec::new();
+        for HeldCore { state, .. } in held.iter().flat_map(|held| &held.held) {
+            left.extend(state.lease.iter().map(Lease::leave));
+            left.extend(state.inherited.iter().map(Lease::descriptor));
+        }
+        left
+    })
 }
 
-/// The process has not become another program: its leases are its own again.
+/// The process has not become another program: its leases are its own again, and it goes on.
 pub fn keep_leases() {
-    for core in process::registry().iter().flat_map(HashMap::values) {
-        core.gate.read().lease.iter().for_each(Lease::adopt);
-    }
+    release(|held| held.state.lease.iter().for_each(Lease::adopt));
+    tail::open();
 }
 
 /// Does what happens around a fork, for a child that `make` begins in another way, without handlers

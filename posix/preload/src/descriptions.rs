@@ -186,8 +186,8 @@ impl Shared {
     }
 
     /// What a program that is started is to find in its environment.
-    pub fn handed(&self) -> String {
-        format!("{},{}", self.file, self.marker)
+    pub fn handed(&self) -> [c_int; 2] {
+        [self.file, self.marker]
     }
 
     /// A description by its number.

@@ -395,11 +395,11 @@ pub fn caught(fd: c_int, work: impl FnOnce()) -> Vec<u8> {
 }
 
 /// The numbers of ours that a program inherits which is about to be started.
-fn inherited() -> impl Iterator<Item = c_int> {
-    in_range(0, c_uint::MAX).filter_map(|(fd, hidden)| {
-        let command = libc::F_GETFD;
+pub fn inherited() -> impl Iterator<Item = c_int> {
+    in_range(0, c_uint::MAX).map(|(fd, _)| fd).filter(|fd| {
+        let (fd, command) = (*fd, libc::F_GETFD);
         let flags = real!(fcntl(fd: c_int, command: c_int) -> c_int);
-        (!hidden && flags & libc::FD_CLOEXEC == 0).then_some(fd)
+        is_ours(fd) && flags & libc::FD_CLOEXEC == 0
     })
 }
 
@@ -408,34 +408,40 @@ pub fn passes_any() -> bool {
     inherited().next().is_some()
 }
 
-/// Makes them real. Whether there are any.
-pub fn make_real() -> bool {
-    inherited().fold(false, |is_any, fd| is_any | make_one_real(fd, 0))
+/// Makes them real.
+pub fn make_real() {
+    inherited().for_each(|fd| make_one_real(fd, 0));
 }
 
-/// Makes a number real, which has this flag of `dup3` then. `false`: it is none of ours.
-pub fn make_one_real(fd: c_int, flags: c_int) -> bool {
-    let Some(shared) = descriptions::there() else { return false };
-    let Some(held) = get(fd) else { return false };
-    let Some(new) = descriptions::reopened(shared.marker) else { return false };
+/// Makes a number of ours real, which has this flag of `dup3` then.
+pub fn make_one_real(fd: c_int, flags: c_int) {
+    let Some(shared) = descriptions::there() else { return };
+    let Some(held) = get(fd) else { return };
     let generation = u64::from(held.description().generation());
-    let (place, whence) = ((held.number as u64 | generation << 20) as i64, libc::SEEK_SET);
+    let place = (held.number as u64 | generation << 20) as i64;
+    let (nothing, whence) = (0_i64, libc::SEEK_CUR);
+    if real!(lseek(fd: c_int, nothing: libc::off_t, whence: c_int) -> libc::off_t) == place {
+        return;
+    }
+    let Some(new) = descriptions::reopened(shared.marker) else { return };
+    let whence = libc::SEEK_SET;
     real!(lseek(new: c_int, place: libc::off_t, whence: c_int) -> libc::off_t);
-    real!(dup3(new: c_int, fd: c_int, flags: c_int) -> c_int);
+    // Another thread may have closed it, and have the kernel's file by that number.
+    if shared.is_marker(fd) {
+        real!(dup3(new: c_int, fd: c_int, flags: c_int) -> c_int);
+    }
     real!(close(new: c_int) -> c_int);
-    true
 }
 
 /// Knows the numbers again that the program before has handed on: by the table's, the marker's, and
-/// those of leases. What it gives are the leases.
-pub fn adopt(numbers: &[u8]) -> Vec<c_int> {
-    let numbers = std::str::from_utf8(numbers).unwrap_or_default().split(',');
-    let mut numbers = numbers.filter_map(|number| number.parse::<c_int>().ok());
-    let (Some(file), Some(marker)) = (numbers.next(), numbers.next()) else { return Vec::new() };
-    let leases: Vec<c_int> = numbers.collect();
+/// those of leases. Without a number it is another file's by now. What it gives are the leases.
+pub fn adopt(numbers: &[Option<c_int>]) -> Vec<c_int> {
+    let [file, marker, leases @ ..] = numbers else { return Vec::new() };
+    let leases: Vec<c_int> = leases.iter().copied().flatten().collect();
     for fd in &leases {
         note_hidden(*fd);
     }
+    let (Some(file), Some(marker)) = (*file, *marker) else { return leases };
     let Some(shared) = descriptions::handed(file, marker) else { return leases };
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let numbers: Vec<c_int> =

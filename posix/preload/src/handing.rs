@@ -19,18 +19,18 @@
 //! descriptors, and closes them when it has opened a pool, and in it all the files it was handed.
 //! Where the filesystem below has no room for one lease more, it closes them first.
 
+mod becoming;
 mod locks;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+pub use self::becoming::{List, become_by};
 use self::locks::LOCKS;
 use crate::descriptions::{self, HANDED};
 use crate::descriptors;
-use crate::inside::Inside;
 use crate::process::{self, Spin};
 use crate::real::real;
 use crate::trees::{self, variable};
@@ -87,6 +87,8 @@ pub unsafe fn strings(list: *const *const c_char) -> Vec<*const c_char> {
 pub fn take_over() {
     KEPT.get_or_init(kept_now);
     if let Some(numbers) = variable(HANDED) {
+        let numbers = String::from_utf8_lossy(&numbers);
+        let numbers: Vec<Option<c_int>> = numbers.split(',').map(found).collect();
         let mut left = descriptors::adopt(&numbers);
         for fd in &left {
             close_on_exec(*fd, true);
@@ -190,62 +192,57 @@ pub fn let_go() -> bool {
     !left.is_empty()
 }
 
-/// Leaves the leases to the program that this process becomes; their descriptors.
-fn leave() -> Vec<c_int> {
-    let mut all = LEFT.lock().clone();
-    if trees::all().iter().any(|tree| tree.opened().is_some()) {
-        let _inside = Inside::nested();
-        all.extend(engram::leave_leases());
-    }
-    for fd in &all {
-        close_on_exec(*fd, false);
-    }
-    all
+/// A descriptor, for a program that is to find it again, with the file that it stands for: a
+/// program in between, without this library, may have closed it, and opened another by its number.
+fn told(fd: c_int) -> String {
+    let [device, inode] = descriptions::file_of(fd).unwrap_or_default();
+    format!("{fd}:{device}:{inode}")
 }
 
-/// What a program is handed that this process is about to become.
-pub struct Handing {
-    leases: Vec<c_int>,
-    locks: locks::Handed,
+/// The descriptor that was told of so, if it stands for that file still.
+fn found(text: &str) -> Option<c_int> {
+    let mut numbers = text.splitn(3, ':');
+    let fd = numbers.next()?.parse().ok()?;
+    let mut next = || numbers.next()?.parse::<u64>().ok();
+    let file = [next()?, next()?];
+    (descriptions::file_of(fd) == Some(file)).then_some(fd)
+}
+
+/// The environment that a program is handed.
+struct Handing {
     environment: Vec<*const c_char>,
     /// The strings of it that are ours.
     own: Vec<CString>,
 }
 
 impl Handing {
-    /// Makes the descriptors real, and the environment.
+    /// Adds to an environment what the program finds there.
     ///
     /// # Safety
     ///
     /// `environment` is a list of strings that ends with null, and outlives this.
-    pub unsafe fn new(environment: *const *const c_char) -> Handing {
-        let is_any = descriptors::make_real();
-        let leases = if is_any { leave() } else { Vec::new() };
-        let locks = if is_any { locks::Handed::on() } else { locks::Handed::default() };
+    unsafe fn new(
+        environment: *const *const c_char,
+        leases: &[c_int],
+        locks: &locks::Handed,
+    ) -> Handing {
+        let mut handing = Handing { environment: Vec::new(), own: Vec::new() };
+        if let Some(shared) = descriptions::there() {
+            let numbers: Vec<String> =
+                shared.handed().iter().chain(leases).map(|fd| told(*fd)).collect();
+            handing.add(HANDED, &numbers.join(","));
+        }
+        if let Some(named) = locks.named() {
+            handing.add(LOCKS, &named);
+        }
         // SAFETY: the caller's promise.
-        let given = unsafe { strings(environment) };
-        Handing::of(leases, locks, &given)
-    }
-
-    fn of(leases: Vec<c_int>, locks: locks::Handed, given: &[*const c_char]) -> Handing {
-        let mut handing = Handing { leases, locks, environment: Vec::new(), own: Vec::new() };
-        handing.fill(given);
+        handing.fill(&unsafe { strings(environment) });
         handing
     }
 
     fn fill(&mut self, given: &[*const c_char]) {
         // SAFETY: strings, as the program gave them.
         let bytes = |entry: &*const c_char| unsafe { CStr::from_ptr(*entry) }.to_bytes();
-        if let Some(shared) = descriptions::there() {
-            let mut numbers = shared.handed();
-            for fd in &self.leases {
-                let _ = write!(numbers, ",{fd}");
-            }
-            self.add(HANDED, &numbers);
-        }
-        if let Some(named) = self.locks.named().map(str::to_owned) {
-            self.add(LOCKS, &named);
-        }
         if let Some((tree, ino)) = process::folder() {
             self.add(FOLDER, &format!("{},{ino},{}", tree.number, process::above()));
         }
@@ -284,20 +281,8 @@ impl Handing {
     }
 
     /// The environment, which ends with null.
-    pub fn environment(&self) -> *const *const c_char {
+    fn environment(&self) -> *const *const c_char {
         self.environment.as_ptr()
-    }
-
-    /// The process did not become another program.
-    pub fn take_back(self) {
-        self.locks.take_back();
-        for fd in &self.leases {
-            close_on_exec(*fd, true);
-        }
-        if !self.leases.is_empty() {
-            let _inside = Inside::nested();
-            engram::keep_leases();
-        }
     }
 }
 

@@ -75,6 +75,8 @@ thread_local! {
     /// Whether a signal waits until the thread is outside; then the mask is this again.
     static WAITS: Cell<bool> = const { Cell::new(false) };
     static MASK: Cell<MaybeUninit<sigset_t>> = const { Cell::new(MaybeUninit::uninit()) };
+    /// Whether no signal is put off: the thread is about to become another program.
+    static RUNS_AT_ONCE: Cell<bool> = const { Cell::new(false) };
     /// Signals whose handlers have run, a bit each.
     static RAN: Cell<u64> = const { Cell::new(0) };
 }
@@ -88,6 +90,12 @@ pub fn hold() {
 pub fn let_go() {
     LOCKS.set(LOCKS.get() - 1);
     resume();
+}
+
+/// Whether handlers run at once from now on, whatever the thread holds: what is put off has all
+/// signals blocked, and so would the program that the thread becomes.
+pub fn run_at_once(is_so: bool) {
+    RUNS_AT_ONCE.set(is_so);
 }
 
 /// What has waited comes now, if the thread is outside.
@@ -156,7 +164,7 @@ unsafe extern "C-unwind" fn handle(signal: c_int, info: *mut siginfo_t, context:
     // SAFETY: what the kernel tells of the signal.
     let is_caused = AT_ONCE.contains(&signal) && unsafe { (*info).si_code } > 0;
     let can_wait = !is_caused && signal != libc::SIGABRT;
-    if can_wait && (is_inside() || LOCKS.get() > 0) {
+    if can_wait && !RUNS_AT_ONCE.get() && (is_inside() || LOCKS.get() > 0) {
         // SAFETY: what the kernel has given.
         unsafe { put_off(signal, info, context) };
         crate::real::set_errno(before);

@@ -216,6 +216,16 @@ pub fn thread() -> u32 {
     THREAD.get()
 }
 
+/// Whether the process has this thread alone. Where nobody says, it has others.
+pub fn is_alone() -> bool {
+    // SAFETY: plain data, for which zeros are valid.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let (path, to) = (c"/proc/self/task".as_ptr(), &raw mut stat);
+    let done = real!(stat(path: *const std::ffi::c_char, to: *mut libc::stat) -> c_int);
+    // A folder has a link from above, its own, and one from each folder in it.
+    done == 0 && stat.st_nlink == 3
+}
+
 // The working folder.
 
 /// The folder that the program is in, if it is of ours: its tree's number and one, and its own.

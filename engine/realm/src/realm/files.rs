@@ -78,7 +78,7 @@ mod ranges;
 mod resize;
 mod segments;
 mod small;
-mod tail;
+pub(crate) mod tail;
 mod view;
 mod write;
 

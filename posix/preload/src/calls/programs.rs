@@ -16,7 +16,8 @@ use crate::calls::descriptors::refused;
 use crate::calls::folder::{path_of, whole_path};
 use crate::calls::refused_call;
 use crate::descriptors;
-use crate::handing::{self, Handing, strings};
+pub use crate::handing::List;
+use crate::handing::{self, become_by, strings};
 use crate::inside::is_inside;
 use crate::places::{by_path, fail, inside};
 use crate::process;
@@ -25,7 +26,6 @@ use crate::traced;
 use crate::trees::{self, Opened, Tree};
 
 pub type Text = *const c_char;
-pub type List = *const Text;
 
 const HERE: c_int = libc::AT_FDCWD;
 /// How many interpreters of interpreters the kernel follows.
@@ -248,8 +248,29 @@ fn ended(list: &[Text]) -> Vec<Text> {
     [list, &[std::ptr::null()]].concat()
 }
 
-/// The kernel's own call.
+/// Whether there is something to be run; the number of the error says why there is nothing.
+fn is_there(folder: c_int, path: Text) -> bool {
+    let (mode, flags) = (libc::F_OK, 0);
+    let done = real!(
+        faccessat(folder: c_int, path: Text, mode: c_int, flags: c_int) -> c_int
+    );
+    done == 0 || !matches!(errno(), libc::ENOENT | libc::ENOTDIR)
+}
+
+/// Becomes a program of the kernel's, which is handed what it inherits.
 unsafe fn plain(folder: c_int, path: Text, list: List, environment: List, flags: c_int) {
+    if flags == 0 && !is_there(folder, path) {
+        return;
+    }
+    // SAFETY: as the program gave them.
+    unsafe {
+        let call = |environment: List| kernels(folder, path, list, environment, flags);
+        set_errno(become_by(environment, &call));
+    }
+}
+
+/// The kernel's own call.
+unsafe fn kernels(folder: c_int, path: Text, list: List, environment: List, flags: c_int) {
     if folder == HERE && flags == 0 {
         real!(execve(path: Text, list: List, environment: List) -> c_int);
     } else {
@@ -349,15 +370,10 @@ pub unsafe fn execute(
     // SAFETY: as the program gave them.
     unsafe {
         if trees::all().is_empty() || is_inside() || path.is_null() {
-            plain(folder, path, list, environment, flags);
+            kernels(folder, path, list, environment, flags);
             return -1;
         }
-        let handing = Handing::new(environment);
-        let arguments = strings(list);
-        become_one(folder, path, &arguments, handing.environment(), flags, 0);
-        let why = errno();
-        handing.take_back();
-        set_errno(why);
+        become_one(folder, path, &strings(list), environment, flags, 0);
     }
     -1
 }
@@ -379,19 +395,17 @@ pub unsafe fn search(file: Text, list: List, environment: List, by_shell: bool) 
             set_errno(libc::ENOENT);
             return -1;
         }
-        let handing = Handing::new(environment);
         let arguments = strings(list);
         let run = |path: &CStr| {
-            become_one(HERE, path.as_ptr(), &arguments, handing.environment(), 0, 0);
+            become_one(HERE, path.as_ptr(), &arguments, environment, 0, 0);
             if errno() == libc::ENOEXEC && by_shell {
                 let mut list = vec![SHELL.as_ptr(), path.as_ptr()];
                 list.extend(arguments.iter().skip(1));
-                become_one(HERE, SHELL.as_ptr(), &list, handing.environment(), 0, 0);
+                become_one(HERE, SHELL.as_ptr(), &list, environment, 0, 0);
             }
             errno()
         };
         let why = if name.contains(&b'/') { run(CStr::from_ptr(file)) } else { along(name, run) };
-        handing.take_back();
         set_errno(why);
     }
     -1

@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_int};
 use std::fmt::Write as _;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use super::close_on_exec;
+use super::{close_on_exec, found, told};
 use crate::calls::locks;
 use crate::descriptions::What;
 use crate::descriptors::{self, Held};
@@ -19,25 +19,22 @@ use crate::real::real;
 use crate::trees::{self, Tree};
 
 /// The number of the process, and for each descriptor `kDESCRIPTION:DESCRIPTOR` of a keeper, or
-/// `pDESCRIPTION:DESCRIPTOR` of what the process has locked of the description's file. A child of a
-/// program that could not have this library finds what its parent was handed: keepers alone.
+/// `pDESCRIPTION:DESCRIPTOR` of what the process has locked of the description's file, each with
+/// the file that the descriptor stands for. A child of a program that could not have this library
+/// finds what its parent was handed: keepers alone.
 pub const LOCKS: &CStr = c"ENGRAM_RUN_LOCKS";
 
 /// What a program is handed of locks.
 #[derive(Default)]
 pub struct Handed {
+    /// What each is, and of which description.
+    what: Vec<(char, usize)>,
     descriptors: Vec<c_int>,
-    /// What it finds in its environment.
-    named: String,
 }
 
 impl Handed {
     fn add(&mut self, what: char, number: usize, fd: c_int) {
-        if self.named.is_empty() {
-            let _ = write!(self.named, "{}", locks::process());
-        }
-        let _ = write!(self.named, ",{what}{number}:{fd}");
-        close_on_exec(fd, false);
+        self.what.push((what, number));
         self.descriptors.push(fd);
     }
 
@@ -75,15 +72,17 @@ impl Handed {
     }
 
     /// What it finds in its environment, if anything.
-    pub fn named(&self) -> Option<&str> {
-        (!self.named.is_empty()).then_some(&self.named)
+    pub fn named(&self) -> Option<String> {
+        let mut named = locks::process().to_string();
+        for ((what, number), fd) in self.what.iter().zip(&self.descriptors) {
+            let _ = write!(named, ",{what}{number}:{}", told(*fd));
+        }
+        (!self.what.is_empty()).then_some(named)
     }
 
-    /// No program inherits it any more.
-    pub fn take_back(&self) {
-        for fd in &self.descriptors {
-            close_on_exec(*fd, true);
-        }
+    /// What it is to inherit.
+    pub fn descriptors(&self) -> &[c_int] {
+        &self.descriptors
     }
 }
 
@@ -127,10 +126,9 @@ pub fn take_over(text: &[u8]) {
     let parsed = parts.filter_map(|part| {
         let (what, rest) = part.split_at_checked(1)?;
         let (number, fd) = rest.split_once(':')?;
-        Some((what == "k", number.parse::<usize>().ok()?, fd.parse::<c_int>().ok()?))
+        Some((what == "k", number.parse::<usize>().ok()?, found(fd)?))
     });
-    let handed = |part: &(bool, usize, c_int)| if part.0 { is_socket(part.2) } else { is_own };
-    for (is_keeper, number, fd) in parsed.filter(handed) {
+    for (is_keeper, number, fd) in parsed.filter(|part| part.0 || is_own) {
         descriptors::note_hidden(fd);
         close_on_exec(fd, true);
         let _inside = Inside::nested();
@@ -144,12 +142,4 @@ pub fn take_over(text: &[u8]) {
             }
         }
     }
-}
-
-fn is_socket(fd: c_int) -> bool {
-    // SAFETY: plain data, for which zeros are valid.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    let to = &raw mut stat;
-    let done = real!(fstat(fd: c_int, to: *mut libc::stat) -> c_int);
-    done == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFSOCK
 }
