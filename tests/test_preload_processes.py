@@ -279,3 +279,32 @@ def test_a_program_without_the_library_is_never_silent(tmp_path: Path, pool: Pat
         pytest.skip("there is no static C library")
     script = f"echo x > {PREFIX}/x; {program} < {PREFIX}/x; cd {PREFIX}; {program} 2>&-; echo $?"
     assert said(["dash", "-c", script], preloaded(pool)) == "refused126\n(0)\n"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its C library may not be installed")
+def test_numbers_that_were_handed_may_be_other_files_by_then(tmp_path: Path, pool: Path) -> None:
+    """A program between two closes what it inherits, and opens its own: nobody takes them away."""
+    known, strange = compiled("strange.c", tmp_path, "-w"), tmp_path / "static"
+    source = PROGRAMS / "strange.c"
+    command = ["cc", "-w", "-static", "-o", strange, source]
+    if subprocess.run(command, check=False).returncode != 0:
+        pytest.skip("there is no static C library")
+    script = f'exec 9> {PREFIX}/x; flock 9; exec "$0" "$1" {PREFIX}/x'
+    done = said(["dash", "-c", script, strange, known], preloaded(pool))
+    assert done == "4 were handed, and 0 are lost, 0 later: 1\n(0)\n"
+
+
+def test_what_happens_amid_a_call_takes_no_lock_away(
+    tmp_path: Path, pool: Path, plain: Path
+) -> None:
+    """Threads go on while a process ends, and others send to the sockets that keep locks."""
+    need("cc")
+    program, beneath = compiled("above.c", tmp_path), tmp_path / "beneath.so"
+    source = PROGRAMS / "beneath.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", beneath, source, "-ldl"], check=True)
+    alone = {**os.environ, "LC_ALL": "C", "LD_PRELOAD": str(beneath)}
+    expected = said([program, plain], alone)
+    assert expected.count("unavailable") == expected.count("Success") == 2
+    environment = preloaded(pool)
+    environment["LD_PRELOAD"] += f":{beneath}"
+    assert said([program, PREFIX], environment) == expected

@@ -17,6 +17,7 @@
 //! description's lock. A taker that was sent stays as long as the keeper.
 //!
 //! Nobody else can send to a keeper: a socket that is connected takes messages of its peer alone.
+//! What has come before it was connected is thrown away.
 //!
 //! *Limit*: a description that comes through a socket comes without its keeper: the process locks
 //! for itself. So it does where its parent shared more files than a quarter of the descriptors that
@@ -33,6 +34,7 @@ use libc::{cmsghdr, msghdr, sa_family_t, sockaddr, socklen_t};
 use crate::calls::locks;
 use crate::descriptions::{self, DESCRIPTIONS, What};
 use crate::descriptors::{self, Held};
+use crate::process::Spin;
 use crate::real::{errno, real};
 use crate::trees::Tree;
 
@@ -43,6 +45,8 @@ const FD: usize = size_of::<c_int>();
 /// By description: 0, or the keeper's descriptor and one.
 static KEEPERS: [AtomicI32; DESCRIPTIONS] = [const { AtomicI32::new(0) }; DESCRIPTIONS];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Who makes a description's first keeper: of two, one would keep what the other lacks.
+static MAKING: Spin<()> = Spin::new(());
 
 /// A keeper, which goes when this is dropped.
 pub struct Keeper(c_int);
@@ -91,7 +95,17 @@ impl Keeper {
         // SAFETY: places for the name and for its size.
         let is_named = unsafe { libc::getsockname(fd, at, &raw mut size) } == 0;
         let connect = || real!(connect(fd: c_int, at: *mut sockaddr, size: socklen_t) -> c_int);
-        is_named && connect() == 0
+        let is_connected = is_named && connect() == 0;
+        // What somebody else has sent meanwhile, by the name.
+        while is_connected && self.throws_away() {}
+        is_connected
+    }
+
+    /// Throws a message away, and what is in it; whether there was one.
+    fn throws_away(&self) -> bool {
+        let (fd, flags, mut byte) = (self.0, libc::MSG_DONTWAIT, 0_u8);
+        let (to, size) = ((&raw mut byte).cast::<c_void>(), 1_usize);
+        real!(recv(fd: c_int, to: *mut c_void, size: usize, flags: c_int) -> isize) >= 0
     }
 
     /// Has it keep a taker's descriptor.
@@ -214,8 +228,19 @@ pub fn join(held: &Held, taker: Taker, locks: bool) -> Result<()> {
     }
 }
 
-/// Before a fork: all files of this process have keepers. Nobody changes its locks meanwhile. The
-/// thread is inside.
+/// For a fork: nobody else makes a keeper. It comes before the locks of files are held, which who
+/// makes one asks for.
+pub fn hold() {
+    MAKING.acquire();
+}
+
+/// For a fork: on with it.
+pub fn resume() {
+    MAKING.release();
+}
+
+/// Before a fork: all files of this process have keepers. Nobody changes its locks meanwhile, nor
+/// makes a keeper. The thread is inside.
 pub fn before_fork(all: &mut [(u32, Forking<'_>)]) {
     let Some(shared) = descriptions::there() else { return };
     for number in shared.own() {
@@ -236,6 +261,7 @@ pub fn before_fork(all: &mut [(u32, Forking<'_>)]) {
 /// Before a program is handed a description: it has a keeper, for what is locked of it. The thread
 /// is inside.
 pub fn make(held: &Held) {
+    let _making = MAKING.lock();
     if of(held.number()).is_some() {
         return;
     }

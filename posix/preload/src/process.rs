@@ -338,6 +338,7 @@ thread_local! {
 extern "C" fn enter_fork() {
     FORKING.set(Some(Inside::nested()));
     crate::streams::before_fork();
+    crate::keepers::hold();
     trees::all().iter().for_each(Tree::hold);
     let opened = trees::all().iter().filter_map(|tree| {
         let locks = tree.opened()?.locks.before_fork();
@@ -360,6 +361,7 @@ extern "C" fn leave_fork_in_child() {
 extern "C" fn leave_fork() {
     drop(LOCKS.take());
     trees::all().iter().for_each(Tree::resume);
+    crate::keepers::resume();
     crate::streams::after_fork();
     drop(FORKING.take());
 }

@@ -153,9 +153,10 @@ interpose! {
         if keep_streams == 0 { silence() } else { 0 }
     }
 
-    /// Ends. What the process has of shared descriptions is given back now.
+    /// Ends. What the process has of shared descriptions is given back now. Other threads use it
+    /// until the kernel has ended them: what they have is found when the process is gone.
     [_exit, _Exit](status: c_int) -> () {
-        if let Some(shared) = descriptions::there() {
+        if let Some(shared) = descriptions::there().filter(|_| process::is_alone()) {
             shared.leave();
         }
         real!(_exit(status: c_int) -> ());
