@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static volatile int stop, alarms;
@@ -26,6 +27,18 @@ static void *closes_and_opens(void *given)
         close(fd);
     }
     return given;
+}
+
+/* Whether another process is kept from locking what this one has locked. */
+static int is_locked(int fd)
+{
+    int status = 0;
+    if (fork() == 0) {
+        struct flock lock = {.l_type = F_WRLCK};
+        _exit(fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type == F_WRLCK);
+    }
+    wait(&status);
+    return WEXITSTATUS(status);
 }
 
 /* Where the kernel says that a number is, and how it is open. */
@@ -54,6 +67,7 @@ int main(int argc, char **argv)
         int fd = atoi(argv[2]), other = open("there", O_RDONLY);
         printf("as another: %ld, %d, %d\n", lseek(fd, 0, SEEK_CUR), flock(fd, LOCK_SH | LOCK_NB),
                flock(other, LOCK_SH | LOCK_NB));
+        if (argc > 3) printf("locked: %d\n", is_locked(atoi(argv[3])));
         sigset_t mask;
         sigprocmask(0, NULL, &mask);
         printf("blocked: %d %d\n", sigismember(&mask, SIGUSR1), sigismember(&mask, SIGALRM));
@@ -87,8 +101,18 @@ int main(int argc, char **argv)
     sigemptyset(&mask);
     sigaddset(&mask, SIGUSR1);
     sigprocmask(SIG_BLOCK, &mask, NULL);
-    char number[16];
+    char number[16], of_memory[16];
     sprintf(number, "%d", fd);
+    fflush(stdout);
+    if (fork() == 0) {
+        struct flock lock = {.l_type = F_WRLCK};
+        int kept = memfd_create("kept", 0);
+        fcntl(kept, F_SETLK, &lock);
+        sprintf(of_memory, "%d", kept);
+        pthread_create(&thread, NULL, closes_and_opens, NULL);
+        execl(argv[0], argv[0], argv[1], number, of_memory, NULL);
+    }
+    wait(NULL);
     execl(argv[0], argv[0], argv[1], number, NULL);
     return 1;
 }

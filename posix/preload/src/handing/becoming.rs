@@ -9,6 +9,10 @@
 //! copy of the process's descriptors for itself (`unshare`), as the kernel makes one for `exec`
 //! anyway: what it replaces there nobody else sees, and it ends with the thread.
 //!
+//! *Limit*: with its copy the thread would leave the process's record locks of the kernel's files
+//! behind (`F_SETLK`), which `exec` keeps. A process that has some replaces its numbers where they
+//! are, each right after it was seen to be one of ours.
+//!
 //! *The engine* is held still, as for a fork, before its leases are left: what a thread holds under
 //! a lease when it is ended, nobody would let go of as long as the new program keeps the lease.
 //!
@@ -80,8 +84,7 @@ pub unsafe fn become_by(environment: List, call: &dyn Fn(List)) -> c_int {
     let mut turns = 0;
     let why = loop {
         becoming.waits = turns < TURNS;
-        let is_alone = process::is_alone();
-        let ended = if is_alone { becoming.run(false) } else { becoming.run_beside() };
+        let ended = if is_watched() { becoming.run_beside() } else { becoming.run(false) };
         match ended {
             Ended::Failed(why) => break why,
             Ended::Signalled => {
@@ -93,6 +96,20 @@ pub unsafe fn become_by(environment: List, call: &dyn Fn(List)) -> c_int {
     };
     set_mask(&before);
     why
+}
+
+/// Whether other threads see which numbers are replaced, and a copy of all of them loses nothing.
+fn is_watched() -> bool {
+    if process::is_alone() || descriptors::inherited().next().is_none() {
+        return false;
+    }
+    let _inside = Inside::nested();
+    let own = std::process::id().to_string();
+    let is_own = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next() == Some("POSIX") && words.nth(2) == Some(&own)
+    };
+    std::fs::read_to_string("/proc/locks").is_ok_and(|all| !all.lines().any(is_own))
 }
 
 /// Sets the thread's mask; what it was.
