@@ -287,7 +287,7 @@ def test_numbers_that_were_handed_may_be_other_files_by_then(tmp_path: Path, poo
     """A program between two closes what it inherits, and opens its own: nobody takes them away."""
     known, strange = compiled("strange.c", tmp_path, "-w"), tmp_path / "static"
     source = PROGRAMS / "strange.c"
-    command = ["cc", "-w", "-static", "-o", strange, source]
+    command: list[str | Path] = ["cc", "-w", "-static", "-o", strange, source]
     if subprocess.run(command, check=False).returncode != 0:
         pytest.skip("there is no static C library")
     script = f'exec 9> {PREFIX}/x; flock 9; exec "$0" "$1" {PREFIX}/x'
