@@ -408,15 +408,26 @@ pub fn passes_any() -> bool {
     inherited().next().is_some()
 }
 
-/// Makes them real.
-pub fn make_real() {
-    inherited().for_each(|fd| make_one_real(fd, 0));
+/// Makes them real. What they stand for is given, since another thread may have closed one: who
+/// lets go of the last of it needs the engine, and the process's descriptors.
+pub fn make_real() -> Vec<Held> {
+    let held = |fd| Some((fd, get(fd)?));
+    let all: Vec<(c_int, Held)> = inherited().filter_map(held).collect();
+    for (fd, held) in &all {
+        make_real_of(*fd, held, 0);
+    }
+    all.into_iter().map(|(_, held)| held).collect()
 }
 
 /// Makes a number of ours real, which has this flag of `dup3` then.
 pub fn make_one_real(fd: c_int, flags: c_int) {
+    if let Some(held) = get(fd) {
+        make_real_of(fd, &held, flags);
+    }
+}
+
+fn make_real_of(fd: c_int, held: &Held, flags: c_int) {
     let Some(shared) = descriptions::there() else { return };
-    let Some(held) = get(fd) else { return };
     let generation = u64::from(held.description().generation());
     let place = (held.number as u64 | generation << 20) as i64;
     let (nothing, whence) = (0_i64, libc::SEEK_CUR);

@@ -27,7 +27,7 @@ use std::thread;
 use libc::sigset_t;
 
 use super::{Handing, LEFT, close_on_exec, locks};
-use crate::descriptors;
+use crate::descriptors::{self, Held};
 use crate::handlers;
 use crate::inside::{self, Inside};
 use crate::process;
@@ -59,11 +59,12 @@ struct Lent<'a>(&'a Becoming<'a>);
 // SAFETY: the caller waits until the other thread is done with it.
 unsafe impl Sync for Lent<'_> {}
 
-/// Why the process is what it was.
+/// Why the process is what it was, and what the caller lets go of then: the other thread could
+/// close nothing of the process's.
 enum Ended {
-    Failed(c_int),
+    Failed(c_int, Vec<Held>),
     /// A signal is to be let in first.
-    Signalled,
+    Signalled(Vec<Held>),
 }
 
 /// Becomes another program by a call that is given the environment; the number of the error where
@@ -86,8 +87,12 @@ pub unsafe fn become_by(environment: List, call: &dyn Fn(List)) -> c_int {
         becoming.waits = turns < TURNS;
         let ended = if is_watched() { becoming.run_beside() } else { becoming.run(false) };
         match ended {
-            Ended::Failed(why) => break why,
-            Ended::Signalled => {
+            Ended::Failed(why, held) => {
+                drop(held);
+                break why;
+            }
+            Ended::Signalled(held) => {
+                drop(held);
                 set_mask(&before);
                 set_mask(&all);
             }
@@ -179,17 +184,15 @@ impl Becoming<'_> {
             // SAFETY: a number alone. Where the kernel refuses, no number is replaced but ours.
             unsafe { libc::unshare(libc::CLONE_FILES) };
         }
-        if is_any {
-            descriptors::make_real();
-        }
+        let held = if is_any { descriptors::make_real() } else { Vec::new() };
         let kept = || leases.iter().chain(locks.descriptors());
         kept().for_each(|fd| close_on_exec(*fd, false));
         // SAFETY: the caller's promise.
         let handing = unsafe { Handing::new(self.environment, &leases, &locks) };
         let ended = if self.waits && is_signalled(&self.mask) {
-            Ended::Signalled
+            Ended::Signalled(held)
         } else {
-            Ended::Failed(self.call(handing.environment()))
+            Ended::Failed(self.call(handing.environment()), held)
         };
         kept().for_each(|fd| close_on_exec(*fd, true));
         if is_still {
