@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
 use engram::{
@@ -97,6 +97,11 @@ pub(crate) struct Inner {
     pub shown: Shown,
     pub known: Known,
     pub listed: Listed,
+}
+
+/// The list of open files of a process that forks.
+pub struct OpenFiles<'f> {
+    _open: MutexGuard<'f, HashMap<Ino, Weak<HandleCore>>>,
 }
 
 /// What has a number.
@@ -319,6 +324,12 @@ impl Fs {
     pub(crate) fn open_core(&self, ino: Ino) -> Option<Arc<HandleCore>> {
         let open = self.inner.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.get(&ino).and_then(Weak::upgrade)
+    }
+
+    /// Before a fork: no other thread is amid a change of the list of open files until this is
+    /// dropped, on both sides.
+    pub fn before_fork(&self) -> OpenFiles<'_> {
+        OpenFiles { _open: self.inner.open.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// What a new node in a folder gets: its properties' section.

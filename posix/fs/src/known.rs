@@ -12,7 +12,7 @@
 //! [`Namespace::same_groups`]: engram::Namespace::same_groups
 
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use engram::Member;
 
@@ -114,7 +114,7 @@ impl Fs {
     /// is gone.
     pub(crate) fn known_folder(&self, ino: Ino, moment: &mut Moment) -> Result<KnownFolder> {
         let place = self.inner.known.folder(ino);
-        let known = *lock(place);
+        let known = lock(place).and_then(|known| *known);
         if let Some((commit, folder)) = known
             && moment.has(commit)
             && folder.ino == ino
@@ -128,8 +128,8 @@ impl Fs {
         };
         let seen = self.seen(moment)?;
         let folder = self.read_folder(ino, gid)?;
-        if let Some(seen) = seen {
-            *lock(place) = Some((seen, folder));
+        if let (Some(seen), Some(mut known)) = (seen, lock(place)) {
+            *known = Some((seen, folder));
         }
         Ok(folder)
     }
@@ -141,7 +141,7 @@ impl Fs {
         name: &[u8],
         moment: &Moment,
     ) -> Option<KnownFolder> {
-        let place = lock(self.inner.known.name(parent, name));
+        let place = lock(self.inner.known.name(parent, name))?;
         let known = place.as_ref().filter(|known| {
             moment.has(known.commit) && known.parent == parent && *known.name == *name
         });
@@ -160,7 +160,9 @@ impl Fs {
         let found = look(moment)?;
         if let (Some(commit), Some(folder)) = (seen, found) {
             let known = KnownName { commit, parent, name: name.into(), folder };
-            *lock(self.inner.known.name(parent, name)) = Some(known);
+            if let Some(mut place) = lock(self.inner.known.name(parent, name)) {
+                *place = Some(known);
+            }
         }
         Ok(found)
     }
@@ -186,6 +188,12 @@ impl Fs {
     }
 }
 
-fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
-    place.lock().unwrap_or_else(PoisonError::into_inner)
+/// A place, unless another thread is at it: what it has is not worth waiting for, and in a child that
+/// was forked amid that it would be for ever.
+pub(crate) fn lock<T>(place: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match place.try_lock() {
+        Ok(locked) => Some(locked),
+        Err(TryLockError::Poisoned(locked)) => Some(locked.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }

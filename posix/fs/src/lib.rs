@@ -60,7 +60,7 @@ pub use changes::{Changes, Time};
 pub use engram::LockMode;
 pub use errno::{Errno, Result};
 pub use folder::{Entry, Folder};
-pub use fs::{Clash, Fs, Ino, Maker, Options, ROOT, Statfs, now};
+pub use fs::{Clash, Fs, Ino, Maker, OpenFiles, Options, ROOT, Statfs, now};
 pub use handle::{Handle, OpenFlags, Whence};
 pub use locks::{ByteRange, Forking, Locks, Taker};
 pub use stat::{NodeKind, Stat};

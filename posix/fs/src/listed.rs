@@ -5,10 +5,11 @@
 //! listed, and is used then alone. What changes without a commit is not remembered: files with
 //! heads, and folders, whose times are kept elsewhere.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::folder::Entry;
 use crate::fs::Ino;
+use crate::known::lock;
 use crate::stat::Stat;
 
 /// So many entries are remembered at most: a program that sorts what it lists asks for them later.
@@ -31,7 +32,7 @@ pub(crate) struct Listed(Mutex<LastListing>);
 impl Listed {
     /// Remembers a part of a listing: what goes on from the part before is added to it.
     pub(crate) fn remember(&self, folder: Ino, commit: u64, part: &[Entry]) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut last) = lock(&self.0) else { return };
         let first = part.first().map(|entry| entry.name.as_str());
         let goes_on = (last.folder, last.commit) == (folder, commit)
             && last.entries.last().is_some_and(|(name, _)| Some(&**name) < first);
@@ -48,7 +49,7 @@ impl Listed {
 
     /// What is known of a name in a folder, if it is remembered as of this commit.
     pub(crate) fn get(&self, folder: Ino, commit: u64, name: &str) -> Option<Stat> {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.0)?;
         if (last.folder, last.commit) != (folder, commit) {
             return None;
         }

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int, c_long};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use engram_fs::{Caller, Forking, Ino};
+use engram_fs::{Caller, Forking, Ino, OpenFiles};
 
 use crate::inside::Inside;
 use crate::real::{errno, real, set_errno};
@@ -332,6 +332,8 @@ thread_local! {
     static FORKING: Cell<Option<Inside>> = const { Cell::new(None) };
     /// The locks of files, of which none is taken or let go of meanwhile.
     static LOCKS: Cell<Vec<Forking<'static>>> = const { Cell::new(Vec::new()) };
+    /// The lists of open files, which nobody changes meanwhile.
+    static OPEN: Cell<Vec<OpenFiles<'static>>> = const { Cell::new(Vec::new()) };
 }
 
 /// Before what the engine does for the child. Whoever opens a pool meanwhile would wait for that.
@@ -347,10 +349,13 @@ extern "C" fn enter_fork() {
     let mut locks: Vec<_> = opened.collect();
     crate::keepers::before_fork(&mut locks);
     LOCKS.set(locks.into_iter().map(|(_, locks)| locks).collect());
+    let opened = trees::all().iter().filter_map(Tree::opened);
+    OPEN.set(opened.map(|opened| opened.fs.before_fork()).collect());
 }
 
 /// After it, in the child: it has none of what its parent has locked as a process.
 extern "C" fn leave_fork_in_child() {
+    drop(OPEN.take());
     for locks in LOCKS.take() {
         locks.drop_of(crate::calls::locks::is_a_process);
     }
@@ -359,6 +364,7 @@ extern "C" fn leave_fork_in_child() {
 
 /// After it, on both sides.
 extern "C" fn leave_fork() {
+    drop(OPEN.take());
     drop(LOCKS.take());
     trees::all().iter().for_each(Tree::resume);
     crate::keepers::resume();

@@ -58,14 +58,16 @@ fn leave() {
 }
 
 /// Waits until no thread of this process holds a tail; none takes one until [`open`]. The caller
-/// has no lock that the holder of a tail may wait for.
+/// has no lock that the holder of a tail may wait for. A thread that a fault has thrown out of a
+/// copy holds its tail for ever, and is waited for no longer than [`PATIENCE`].
 pub(crate) fn close() {
-    while HELD.fetch_or(CLOSED, Ordering::Acquire) & CLOSED != 0 {
+    let begun = Instant::now();
+    let waits = || {
         thread::sleep(PAUSE);
-    }
-    while HELD.load(Ordering::Acquire) != CLOSED {
-        thread::sleep(PAUSE);
-    }
+        begun.elapsed() < PATIENCE
+    };
+    while HELD.fetch_or(CLOSED, Ordering::Acquire) & CLOSED != 0 && waits() {}
+    while HELD.load(Ordering::Acquire) != CLOSED && waits() {}
 }
 
 /// Tails may be taken again.
