@@ -105,10 +105,10 @@ def test_what_is_there_is_not_copied_again(pool: engram.Pool, tree: Path, home: 
 
 def test_a_program_sees_what_was_staged(pool: engram.Pool, tree: Path, home: Path) -> None:
     engram.stage.bring_in(pool, {str(tree): "case", str(tree / "small"): "one/renamed"})
+    work = "cat one/renamed && wc -c <case/again && echo done >case/out/result"
     done = engram.run(
-        ["sh", "-c", "cat one/renamed && wc -c <case/again && echo done >case/out/result"],
+        ["sh", "-c", f"cd {home}/p && {work}"],
         pool={str(home / "p"): pool},
-        cwd=home / "p",
         capture_output=True,
         text=True,
     )
