@@ -203,7 +203,9 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
                 view_part(file, &mut views, &mut random).unwrap_or_else(gone);
             }
             13 => {
-                views.iter().for_each(|(first, view)| check_words(&contents(view), *first));
+                for (first, view) in &views {
+                    check_words(&contents(view), *first);
+                }
                 if views.len() > 4 {
                     drop(views.swap_remove(random.below(views.len() as u64) as usize));
                 }
