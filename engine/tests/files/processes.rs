@@ -203,9 +203,7 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
                 view_part(file, &mut views, &mut random).unwrap_or_else(gone);
             }
             13 => {
-                for (first, view) in &views {
-                    check_words(&contents(view), *first);
-                }
+                check_views(&views);
                 if views.len() > 4 {
                     drop(views.swap_remove(random.below(views.len() as u64) as usize));
                 }
@@ -216,6 +214,13 @@ fn storm(path: &std::path::Path, mut random: Random, steps: u64) {
                 done.unwrap_or_else(gone);
             }
         }
+    }
+}
+
+/// Whether views show the words of their places still.
+fn check_views(views: &[(u64, View)]) {
+    for (first, view) in views {
+        check_words(&contents(view), *first);
     }
 }
 

@@ -188,8 +188,8 @@ impl Fs {
     }
 }
 
-/// A place, unless another thread is at it: what it has is not worth waiting for, and in a child that
-/// was forked amid that it would be for ever.
+/// A place, unless another thread is at it: what it has is not worth waiting for, and in a child
+/// that was forked amid that it would be for ever.
 pub(crate) fn lock<T>(place: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match place.try_lock() {
         Ok(locked) => Some(locked),
