@@ -1,6 +1,7 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites test-pmem bench
-# bench-mpi bench-active bench-doors bench-posix evaluate hot versus crash power corrupt model miri
-# fuzz install lint layers supply msrv aarch64 fmt clean help. Each sets up what it needs.
+# bench-mpi bench-active bench-doors bench-posix bench-stage evaluate hot versus crash power corrupt
+# model miri fuzz install lint layers supply msrv aarch64 fmt clean help.
+# Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -21,8 +22,8 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package upstream-suites posix-suites test-pmem bench \
-	bench-mpi bench-active bench-doors bench-posix evaluate hot versus crash power corrupt model \
-	miri fuzz install lint layers supply msrv aarch64 fmt clean
+	bench-mpi bench-active bench-doors bench-posix bench-stage evaluate hot versus crash power \
+	corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -69,6 +70,9 @@ POSIX := bench/results/posix.json docs/images/files-ecdf.png
 bench-posix: $(BIN)/.built ## Files by Fs and a mount, beside tmpfs and a null FUSE (15 minutes; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.files $(ARGS))
 	@case "$(ARGS)" in "") $(BIN)/python -m bench.files.ecdf $(POSIX);; esac
+
+bench-stage: $(BIN)/.built ## Stages beside cp, rsync and the paper's Table 3 (10 minutes; 2)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.stage $(ARGS))
 
 PARTS := queries million policies index-bytes index-time search-space end-to-end
 evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure it (5 minutes)

@@ -156,7 +156,7 @@ pub fn run(plan: Plan, dir: &Path, library: PathBuf) -> Result<Outcome, Fault> {
         campaign.one_pool()?;
         let (kills, missing) = (campaign.kills(), campaign.missing());
         let told =
-            if missing.len() > 4 { String::new() } else { format!(": {}", missing.join(", ")) };
+            if missing.len() > 12 { String::new() } else { format!(": {}", missing.join(", ")) };
         eprintln!("{kills} kills; steps to be died at yet: {}{told}", missing.len());
         if kills > plan.kills.saturating_mul(GIVE_UP) {
             return Err(format!("nobody comes often enough to {}", missing.join(", ")));

@@ -3,7 +3,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, final
+from typing import Any, Literal, Self, TypeAlias, TypedDict, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -30,6 +30,7 @@ __all__ = [
     "Space",
     "Stage",
     "StageReport",
+    "StageStatus",
     "Standing",
     "View",
     "Watch",
@@ -59,6 +60,7 @@ __all__ = [
     "delete",
     "destroy",
     "drain_queue",
+    "drop_stage",
     "find",
     "flush",
     "follow",
@@ -80,6 +82,7 @@ __all__ = [
     "object_info",
     "object_infos",
     "open_for_write",
+    "pace_stage",
     "path_of",
     "paths_of",
     "posix_of",
@@ -97,7 +100,11 @@ __all__ = [
     "set_index_settings",
     "set_origin",
     "set_read_only",
+    "set_slots",
+    "stage_status",
+    "stages",
     "standing",
+    "stop_stage",
     "store_box",
     "stored_chunk",
     "stored_nbytes",
@@ -307,20 +314,64 @@ class Stage:
     def __new__(
         cls,
         namespace: Namespace,
+        name: str | None,
         inward: bool,
         pairs: Sequence[tuple[str, str]],
-        workers: int,
-        verify: str,
-        existing: str,
-        sha256: bool,
-        keep_owners: bool | None,
-        rate: int | None,
-        files_per_second: int | None,
+        options: StageOptions,
     ) -> Self: ...
+    @staticmethod
+    def resumed(namespace: Namespace, name: str) -> Stage: ...
+    @property
+    def name(self) -> str: ...
     def wait(self, timeout: float | None) -> StageReport | None: ...
     def stop(self) -> None: ...
     def set_pace(self, rate: int | None, files_per_second: int | None) -> None: ...
     def progress(self) -> tuple[int, int, int, int, int, int]: ...
+
+class StageOptions(TypedDict):
+    workers: int
+    verify: str
+    existing: str
+    sha256: bool
+    keep_owners: bool | None
+    order: str
+    listed: list[str]
+    rate: int | None
+    files_per_second: int | None
+    slots: str | None
+
+@final
+class StageStatus:
+    @property
+    def name(self) -> str: ...
+    @property
+    def direction(self) -> Literal["in", "out"]: ...
+    @property
+    def pairs(self) -> list[tuple[str, str]]: ...
+    @property
+    def state(
+        self,
+    ) -> Literal["waiting", "running", "died", "whole", "incomplete", "stopped", "failed"]: ...
+    @property
+    def files(self) -> int: ...
+    @property
+    def files_in_all(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def nbytes_in_all(self) -> int: ...
+    @property
+    def files_reused(self) -> int: ...
+    @property
+    def nbytes_reused(self) -> int: ...
+    @property
+    def begun(self) -> int: ...
+    @property
+    def noted(self) -> int: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def troubles(self) -> list[tuple[str, str]]: ...
 
 @final
 class StageReport:
@@ -340,6 +391,18 @@ class StageReport:
     def troubles(self) -> list[tuple[str, str]]: ...
 
 def check_manifest(folder: str) -> StageReport: ...
+def set_slots(
+    folder: _Path, slots: int, rate: int | None, files_per_second: int | None
+) -> None: ...
+def stages(namespace: Namespace) -> list[StageStatus]: ...
+def stage_status(namespace: Namespace, name: str) -> StageStatus: ...
+def stop_stage(namespace: Namespace, name: str) -> bool: ...
+def pace_stage(
+    namespace: Namespace, name: str, rate: int | None, files_per_second: int | None
+) -> bool: ...
+def drop_stage(
+    namespace: Namespace, name: str, keep: bool, force: bool
+) -> tuple[int, int, list[str], bool]: ...
 
 @final
 class Space:

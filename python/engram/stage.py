@@ -10,39 +10,65 @@
 A copy is under its name once it is whole: what dies half-way leaves no short file. The same stage
 again goes on where the first one ended, and copies nothing that is there. A stage-out reads what it
 has written again, past the cache, before it counts as there, and leaves a manifest beside it.
+
+Each stage has a name in its namespace. `stages` lists them, `resume` goes on with one that has died
+or was stopped, in any process. `drop` gives back the room that its files have in the pool.
 """
 
+import glob
 import os
+import shlex
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
 from engram import _engram
 from engram.arguments import truth
-from engram.errors import ArgumentError, EngramError
+from engram.errors import ArgumentError, BusyError, EngramError, FormatError, NotFoundError
 from engram.namespace import Namespace
 from engram.pool import Pool
 from engram.pool import open as open_pool
 from engram.size import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    AnyPool = Pool | Namespace | str | os.PathLike[str]
 
 __all__ = [
+    "Dropped",
     "InOptions",
     "OutOptions",
     "Progress",
     "Report",
     "Stage",
+    "Status",
     "Trouble",
     "begin_in",
     "begin_out",
     "bring_in",
     "bring_out",
+    "drop",
+    "listed",
+    "matching",
+    "resume",
+    "set_rate",
+    "set_slots",
+    "stages",
+    "status",
+    "stop",
     "verify",
 ]
 
 _VERIFY = ("size", "written", "readback")
 _EXISTING = ("refuse", "overwrite", "update")
+_ORDERS = ("found", "smallest", "largest")
+_Told = TypeVar("_Told")
+_COLUMNS = 2
+"""A list of files has so many at most."""
+_SLOTS_MOST = 1024
+_SHOWN = 5
+"""So many of the files that would be lost are named."""
 
 
 class InOptions(TypedDict, total=False):
@@ -62,6 +88,14 @@ class InOptions(TypedDict, total=False):
     """So many bytes a second, such as "200MiB"; None: as fast as it goes."""
     files_per_second: int | None
     """So many files a second; None: as fast as it goes."""
+    order: "Literal['found', 'smallest', 'largest'] | Sequence[str]"
+    """Which files come first: as they are found, by size, or by a list of paths in the pool."""
+    only_listed: bool
+    """Whether what is not in that list is left out; else it comes last."""
+    slots: "str | os.PathLike[str] | None"
+    """A folder of slots, at which the stage waits for its turn; `set_slots` makes one."""
+    name: str
+    """The stage's name; if none is given, one that is made of its paths."""
     namespace: str
     """The namespace, if a pool is given; "default", if nothing is said."""
 
@@ -118,6 +152,43 @@ class Report(NamedTuple):
     """What could not be done, by path."""
 
 
+class Status(NamedTuple):
+    """How a stage stands, as the pool knows it."""
+
+    name: str
+    """The stage's name."""
+    direction: Literal["in", "out"]
+    """Whether it brings files into the pool, or out of it."""
+    paths: tuple[tuple[str, str], ...]
+    """Each pair of paths: from where, and where to."""
+    state: Literal["waiting", "running", "died", "whole", "incomplete", "stopped", "failed"]
+    """"waiting": a process waits for a slot; "running": it works at it; "died": that process has;
+    "whole": all of it was done; "incomplete": something could not be done; "stopped": by somebody;
+    "failed": nobody could go on.
+    """
+    progress: Progress
+    """How far it is, or was when it ended."""
+    begun: float
+    """When it was begun last, in seconds since 1970."""
+    noted: float
+    """When all this was noted, in seconds since 1970."""
+    pid: int
+    """The process that works at it, or did."""
+    troubles: tuple[Trouble, ...]
+    """What could not be done: the first hundred."""
+
+
+class Dropped(NamedTuple):
+    """What came of dropping a stage."""
+
+    files: int
+    """How many files and links have gone from the pool."""
+    nbytes: int
+    """How many bytes they had."""
+    lost: tuple[str, ...]
+    """Those that were nowhere else, by their paths in the namespace; dropped by force."""
+
+
 class Stage:
     """A stage that goes on while the program does something else.
 
@@ -152,6 +223,11 @@ class Stage:
                 return
         elif self._report is None:
             self.wait()
+
+    @property
+    def name(self) -> str:
+        """Its name in the namespace."""
+        return self._native.name
 
     def wait(self, timeout: float | None = None) -> Report | None:
         """Wait until it has ended, or for `timeout` seconds; give its report, or None.
@@ -201,7 +277,7 @@ class Stage:
 
 
 def begin_in(
-    pool: "Pool | Namespace | str | os.PathLike[str]",
+    pool: "AnyPool",
     sources: "Mapping[str, str]",
     **options: Unpack[InOptions],
 ) -> Stage:
@@ -214,7 +290,7 @@ def begin_in(
 
 
 def bring_in(
-    pool: "Pool | Namespace | str | os.PathLike[str]",
+    pool: "AnyPool",
     sources: "Mapping[str, str]",
     **options: Unpack[InOptions],
 ) -> Report:
@@ -229,6 +305,8 @@ def bring_in(
     ------
     NotFoundError, AccessError
         If the pool cannot be opened.
+    BusyError, ExistsError
+        If another process works at this stage, or another stage has the name.
     PoolFullError
         If there is no room. What is there stays, and the same stage goes on from there.
     ArgumentError
@@ -239,7 +317,7 @@ def bring_in(
 
 
 def begin_out(
-    pool: "Pool | Namespace | str | os.PathLike[str]",
+    pool: "AnyPool",
     targets: "Mapping[str, str]",
     **options: Unpack[OutOptions],
 ) -> Stage:
@@ -252,7 +330,7 @@ def begin_out(
 
 
 def bring_out(
-    pool: "Pool | Namespace | str | os.PathLike[str]",
+    pool: "AnyPool",
     targets: "Mapping[str, str]",
     **options: Unpack[OutOptions],
 ) -> Report:
@@ -267,6 +345,8 @@ def bring_out(
     ------
     NotFoundError, AccessError
         If the pool cannot be opened.
+    BusyError, ExistsError
+        If another process works at this stage, or another stage has the name.
     PoolFullError
         If the file system outside has no room, or the pool none to note what was done. What is
         there stays, and the same stage goes on from there.
@@ -275,6 +355,220 @@ def bring_out(
 
     """
     return _brought(begin_out(pool, targets, **options))
+
+
+def resume(pool: "AnyPool", name: str, *, namespace: str = "default") -> Stage:
+    """Go on with a stage that has died, was stopped or could not do all, and give it.
+
+    It does what is left, by the options that it had. One that was whole looks again whether all is
+    there, and brings what has changed.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no pool, or no stage of this name.
+
+    """
+    return _with_native(pool, namespace, lambda native: _engram.Stage.resumed(native, name))
+
+
+def stages(pool: "AnyPool", *, namespace: str = "default") -> list[Status]:
+    """Give the stages of a namespace, by name: how each stands.
+
+    Raises
+    ------
+    NotFoundError, AccessError
+        If the pool cannot be opened, or the stages are another user's.
+
+    """
+    return [_status(one) for one in _asked(pool, namespace, _engram.stages)]
+
+
+def status(pool: "AnyPool", name: str, *, namespace: str = "default") -> Status:
+    """Say how a stage stands.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no pool, or no stage of this name.
+
+    """
+    return _status(_asked(pool, namespace, lambda native: _engram.stage_status(native, name)))
+
+
+def stop(pool: "AnyPool", name: str, *, namespace: str = "default") -> bool:
+    """Ask a stage that any process works at to end; say whether there is such a process.
+
+    It ends within a second. `resume` goes on with it.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no pool, or no stage of this name.
+
+    """
+    return _asked(pool, namespace, lambda native: _engram.stop_stage(native, name))
+
+
+def set_rate(
+    pool: "AnyPool",
+    name: str,
+    rate: int | str | None = None,
+    files_per_second: int | None = None,
+    *,
+    namespace: str = "default",
+) -> bool:
+    """Limit a stage that any process works at to so many bytes and files a second from now on.
+
+    None lifts a limit. It says whether there is such a process.
+
+    Raises
+    ------
+    ArgumentError
+        If one is no such number.
+    NotFoundError
+        If there is no pool, or no stage of this name.
+
+    """
+    limits = (_rate(rate), files_per_second)
+    return _asked(pool, namespace, lambda native: _engram.pace_stage(native, name, *limits))
+
+
+def set_slots(
+    folder: "str | os.PathLike[str]",
+    slots: int = 1,
+    rate: int | str | None = None,
+    files_per_second: int | None = None,
+) -> None:
+    """Make a folder of slots, or change what the stages that take turns there may do together.
+
+    It lies on the file system that the stages share, where all of them see it. `slots` of them work
+    at a time, the others wait; all together move so many bytes and files a second, each an equal
+    part. Stages that work go by a change within a second.
+
+    Raises
+    ------
+    ArgumentError
+        If one is no such number.
+    AccessError, OSError
+        If the folder cannot be made or written to.
+
+    """
+    if not 1 <= slots <= _SLOTS_MOST:
+        raise ArgumentError(f"slots={slots}: pass 1 to {_SLOTS_MOST}")
+    for name, limit in (("rate", rate := _rate(rate)), ("files_per_second", files_per_second)):
+        if limit is not None and limit < 1:
+            raise ArgumentError(f"{name}={limit}: pass at least 1, or None for no limit")
+    _engram.set_slots(os.fspath(folder), slots, rate, files_per_second)
+
+
+def drop(
+    pool: "AnyPool",
+    name: str,
+    *,
+    keep_files: bool = False,
+    force: bool = False,
+    namespace: str = "default",
+) -> Dropped:
+    """Drop a stage: its files in the pool, its half-made copies on both sides, and its status.
+
+    A stage-in's files are those that it has brought and whose sources are what they were; a
+    stage-out's are those that it has brought out. Files that nobody has safely outside are not
+    dropped, unless it is done by `force`. With `keep_files`, all files stay in the pool.
+
+    Raises
+    ------
+    BusyError
+        If a process works at it; or if files would be lost, which are named: nothing was dropped.
+    NotFoundError
+        If there is no pool, or no stage of this name.
+
+    """
+    ask = (truth("keep_files", keep_files), truth("force", force))
+    files, nbytes, lost, is_gone = _asked(
+        pool, namespace, lambda native: _engram.drop_stage(native, name, *ask)
+    )
+    if not is_gone:
+        shown = ", ".join(map(repr, lost[:_SHOWN])) + (", ..." if len(lost) > _SHOWN else "")
+        raise BusyError(
+            f"{len(lost)} of {files} files of the stage {name!r} are nowhere else, and would be "
+            f"lost: {shown}; bring them out first, or drop it by force"
+        )
+    return Dropped(files, nbytes, tuple(lost))
+
+
+def listed(file: "str | os.PathLike[str]") -> dict[str, str]:
+    """Read which files are to be brought, and where to: a list as UnifyFS has them.
+
+    Each line has a path and, behind spaces, the path that it is to have; a path with spaces stands
+    in quotes. Without a second path it keeps its own, without the slash at its beginning. Empty
+    lines are left out, and lines that begin with `#`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such file.
+    FormatError
+        If a line has more than two paths, or a quote that does not end; with its number.
+
+    """
+    found = {}
+    for number, line in enumerate(Path(file).read_text().splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise FormatError(f"{os.fspath(file)}:{number}: {error}: {line!r}") from None
+        if len(words) > _COLUMNS:
+            raise FormatError(
+                f"{os.fspath(file)}:{number}: {len(words)} paths, and a line has one or two: put "
+                f"a path with spaces in quotes: {line!r}"
+            )
+        found[words[0]] = words[1] if len(words) == _COLUMNS else words[0].lstrip("/")
+    return found
+
+
+def matching(pattern: str, to: str = "") -> dict[str, str]:
+    """Give the files and folders outside that a pattern matches, and where each is to be in a pool.
+
+    `*`, `?` and `[...]` are as in a shell, and `**` is any folders. What is found has below `to`
+    the path that it has below the last folder without a pattern.
+
+    Raises
+    ------
+    NotFoundError
+        If nothing matches.
+
+    """
+    parts = Path(pattern).parts
+    plain = next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
+    base = Path(*parts[:plain])
+    found = sorted(base.glob(str(Path(*parts[plain:]))))
+    if not found:
+        raise NotFoundError(f"nothing matches {pattern!r}")
+    return {str(path): str(Path(to) / path.relative_to(base)) for path in found}
+
+
+def _status(native: "_engram.StageStatus") -> Status:
+    return Status(
+        native.name,
+        native.direction,
+        tuple(native.pairs),
+        native.state,
+        Progress(
+            native.files,
+            native.files_in_all,
+            native.nbytes,
+            native.nbytes_in_all,
+            native.files_reused,
+            native.nbytes_reused,
+        ),
+        native.begun / 1e9,
+        native.noted / 1e9,
+        native.pid,
+        tuple(Trouble(*one) for one in native.troubles),
+    )
 
 
 def _with(options: InOptions, verify: Literal["written", "readback"]) -> OutOptions:
@@ -328,37 +622,59 @@ def _rate(rate: int | str | None) -> int | None:
     return None if rate is None else parse(rate)
 
 
-def _begin(
-    pool: "Pool | Namespace | str | os.PathLike[str]",
-    pairs: list[tuple[str, str]],
-    options: OutOptions,
-    *,
-    inward: bool,
-) -> Stage:
-    opened: Pool | None = None
-    checked = _checked(pairs, options)
-    place = pool
-    if not isinstance(place, Namespace):
-        opened = open_pool(place)
-        place = opened
-        if (name := options.get("namespace", "default")) != "default":
-            place = opened.namespaces[name]
+def _opened(pool: "AnyPool", namespace: str) -> tuple[Namespace, Pool | None]:
+    """Give a namespace, and the pool that was opened for it."""
+    if isinstance(pool, Namespace):
+        return pool, None
+    opened = open_pool(pool)
+    if namespace == "default":
+        return opened, opened
     try:
-        native = _engram.Stage(place._namespace, inward, pairs, *checked)
+        return opened.namespaces[namespace], opened
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _with_native(
+    pool: "AnyPool", namespace: str, make: "Callable[[_engram.Namespace], _engram.Stage]"
+) -> Stage:
+    """Give a stage of a namespace, which stays open until the stage has ended."""
+    place, opened = _opened(pool, namespace)
+    try:
+        return Stage(make(place._namespace), opened)
     except BaseException:
         if opened is not None:
             opened.close()
         raise
-    return Stage(native, opened)
 
 
-def _checked(
-    pairs: list[tuple[str, str]], options: OutOptions
-) -> tuple[int, str, str, bool, bool | None, int | None, int | None]:
+def _asked(pool: "AnyPool", namespace: str, ask: "Callable[[_engram.Namespace], _Told]") -> "_Told":
+    """Ask something of a namespace."""
+    place, opened = _opened(pool, namespace)
+    try:
+        return ask(place._namespace)
+    finally:
+        if opened is not None:
+            opened.close()
+
+
+def _begin(
+    pool: "AnyPool", pairs: list[tuple[str, str]], options: OutOptions, *, inward: bool
+) -> Stage:
+    checked = _checked(pairs, options)
+    return _with_native(
+        pool,
+        options.get("namespace", "default"),
+        lambda native: _engram.Stage(native, options.get("name"), inward, pairs, checked),
+    )
+
+
+def _checked(pairs: list[tuple[str, str]], options: OutOptions) -> "_engram.StageOptions":
     """Give a stage's options as the native takes them."""
     if not pairs:
         raise ArgumentError("nothing to stage: name at least one folder or file")
-    how, existing = options.get("verify"), options.get("existing", "refuse")
+    how, existing = options.get("verify", ""), options.get("existing", "refuse")
     if how not in _VERIFY:
         raise ArgumentError(f"verify={how!r}: pass one of {', '.join(map(repr, _VERIFY))}")
     if existing not in _EXISTING:
@@ -366,12 +682,32 @@ def _checked(
     workers = options.get("workers", 0)
     if workers < 0:
         raise ArgumentError(f"workers={workers}: pass how many files are copied at a time, or 0")
-    return (
-        workers,
-        how,
-        existing,
-        truth("sha256", options.get("sha256", False)),
-        options.get("keep_owners"),
-        _rate(options.get("rate")),
-        options.get("files_per_second"),
+    order, listed_paths = _order(options)
+    return {
+        "workers": workers,
+        "verify": how,
+        "existing": existing,
+        "sha256": truth("sha256", options.get("sha256", False)),
+        "keep_owners": options.get("keep_owners"),
+        "order": order,
+        "listed": listed_paths,
+        "rate": _rate(options.get("rate")),
+        "files_per_second": options.get("files_per_second"),
+        "slots": None if (slots := options.get("slots")) is None else os.fspath(slots),
+    }
+
+
+def _order(options: OutOptions) -> tuple[str, list[str]]:
+    """Give the word of an order, and the list of paths that it goes by."""
+    order, only = (
+        options.get("order", "found"),
+        truth("only_listed", options.get("only_listed", False)),
     )
+    if isinstance(order, str):
+        if order not in _ORDERS:
+            known = ", ".join(map(repr, _ORDERS))
+            raise ArgumentError(f"order={order!r}: pass one of {known}, or a list of paths")
+        if only:
+            raise ArgumentError(f"only_listed with order={order!r}: pass a list of paths as order")
+        return order, []
+    return "only-listed" if only else "listed", list(order)

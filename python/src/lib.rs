@@ -90,7 +90,10 @@ mod _engram {
     #[pymodule_export]
     use crate::sharing::{publish, publish_all, transfer, transfer_all};
     #[pymodule_export]
-    use crate::stage::{Stage, StageReport, check_manifest};
+    use crate::stage::{
+        Stage, StageReport, StageStatus, check_manifest, drop_stage, pace_stage, set_slots,
+        stage_status, stages, stop_stage,
+    };
     #[pymodule_export]
     use crate::view::View;
     #[pymodule_export]

@@ -18,6 +18,14 @@ pub(crate) enum Failure {
 pub(crate) type Done<T> = Result<T, Failure>;
 
 impl Failure {
+    /// As an error of one who does nothing else.
+    pub fn into_error(self) -> engram::Error {
+        match self {
+            Failure::One(why) => engram::Error::new(engram::Kind::Os, why),
+            Failure::All(error) => error.into(),
+        }
+    }
+
     /// Takes it down, of something with this path.
     pub fn note(self, progress: &Progress, path: &str) {
         match self {

@@ -27,8 +27,9 @@ use rustix::fs::{Advice, SeekFrom};
 
 use crate::failure::{Done, Failure, is_there, stopped};
 use crate::manifest::{Line, What};
-use crate::options::{Existing, Options, Verify};
+use crate::options::{Existing, Options, Order, Verify};
 use crate::pace::Pace;
+use crate::plan::pair_key;
 use crate::progress::{Progress, Report};
 use crate::staged::{self, Staged};
 use crate::sum::{RunningSum, Sum};
@@ -46,7 +47,7 @@ const PIECE: usize = 256 << 10;
 const READS: u32 = 3;
 
 /// What is to be brought, and where to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// A folder, of which the whole tree is brought, or a file.
     pub from: PathBuf,
@@ -64,6 +65,8 @@ struct Brought {
     folders: Vec<Option<Ino>>,
     /// Where the root is in the pool.
     to: String,
+    /// What tells it from other pairs of a path outside and one in the namespace.
+    key: String,
 }
 
 impl Brought {
@@ -82,12 +85,24 @@ impl Brought {
         let parts = [self.to.as_str(), &folder, &name];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
     }
+
+    /// Leaves out what is not to be brought.
+    fn choose(&mut self, order: &Order) {
+        let mut entries = std::mem::take(&mut self.tree.entries);
+        order.choose(&mut entries, |entry| self.path(entry));
+        self.tree.entries = entries;
+    }
+}
+
+/// How the names of a pair's half-made copies begin, in the work folder.
+pub(crate) fn hidden_of(key: &str) -> String {
+    format!("in-{}-", &key[..16])
 }
 
 /// A stage-in at work.
 struct StageIn<'a> {
     fs: &'a Fs,
-    options: Options,
+    options: &'a Options,
     pace: &'a Pace,
     progress: &'a Progress,
     work: Ino,
@@ -114,7 +129,7 @@ fn key_of(entry: &TreeEntry) -> (u64, u64) {
 pub fn stage_in(
     fs: &Fs,
     sources: &[Source],
-    options: Options,
+    options: &Options,
     pace: &Pace,
     progress: &Progress,
 ) -> engram::Result<Report> {
@@ -186,8 +201,6 @@ impl StageIn<'_> {
             let path = source.from.join(&unseen.path);
             self.progress.trouble(path.to_string_lossy(), unseen.why.as_str());
         }
-        self.progress.files.fetch_add(tree.entries.len() as u64, Relaxed);
-        self.progress.bytes.fetch_add(tree.bytes(), Relaxed);
         let (root, to, renamed) = if is_folder {
             (source.from.clone(), to, None)
         } else {
@@ -198,7 +211,12 @@ impl StageIn<'_> {
             };
             (above, to, Some(name.as_bytes().to_vec()))
         };
-        let mut brought = Brought { root, tree, renamed, folders: Vec::new(), to };
+        let outside = std::path::absolute(&source.from).unwrap_or_else(|_| source.from.clone());
+        let key = pair_key(outside.as_os_str().as_bytes(), source.to.trim_matches('/').as_bytes());
+        let mut brought = Brought { root, tree, renamed, folders: Vec::new(), to, key };
+        brought.choose(&self.options.order);
+        self.progress.files.fetch_add(brought.tree.entries.len() as u64, Relaxed);
+        self.progress.bytes.fetch_add(brought.tree.bytes(), Relaxed);
         self.make_folders(&mut brought);
         Some(brought)
     }
@@ -233,10 +251,12 @@ impl StageIn<'_> {
 
     /// Copies everything but further names.
     fn copy_all(&self, brought: &[Brought]) {
-        let all: Vec<(&Brought, &TreeEntry)> = brought
+        let mut all: Vec<(&Brought, &TreeEntry)> = brought
             .iter()
             .flat_map(|one| one.tree.entries.iter().map(move |entry| (one, entry)))
             .collect();
+        let size = |(_, entry): &(&Brought, &TreeEntry)| entry.outside.seen.size;
+        self.options.order.arrange(&mut all, |(one, entry)| one.path(entry), size);
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..self.options.workers.max(1).min(all.len()) {
@@ -547,7 +567,7 @@ impl Copy<'_> {
     /// The name that a copy has while it is made: the same whenever it is made.
     fn hidden(&self) -> String {
         let path = self.brought.path(self.entry);
-        format!("in-{}", Sum::of(path.as_bytes(), false))
+        format!("{}{}", hidden_of(&self.brought.key), Sum::of(path.as_bytes(), false))
     }
 
     /// Copies a file part by part; `None`: it has changed meanwhile.
@@ -625,10 +645,14 @@ impl Copy<'_> {
         }
         let maker = self.stage.maker;
         let (stat, copy) = fs.create(work, hidden.as_bytes(), 0o600, flags, maker)?;
-        if outside.sparse {
-            copy.set_size(outside.seen.size)?;
+        let sized = if outside.sparse {
+            copy.set_size(outside.seen.size)
         } else {
-            copy.fallocate(0, 0, outside.seen.size)?;
+            copy.fallocate(0, 0, outside.seen.size)
+        };
+        if let Err(error) = sized {
+            let _ = fs.unlink(work, hidden.as_bytes());
+            return Err(error.into());
         }
         let attrs = [(staged::KEY.to_owned(), expected.value())];
         fs.namespace().set_attrs(Member::Object(stat.ino), &attrs)?;

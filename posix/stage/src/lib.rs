@@ -9,7 +9,7 @@
 //! *Invariant*: under its own name a file is whole, on both sides. A copy is made under another
 //! name, or in one commit; it takes its name when it has been looked at ([`Verify`]). What a stage
 //! has done it finds again by what it has left: a copy in a pool keeps what its source was
-//! ([`staged`]), a copy outside is told by the record of its file. So to resume is to do the same
+//! ([`staged`]), a copy outside is told by the log of its stage. So to resume is to do the same
 //! again: what is done is seen to be done.
 //!
 //! | module | what it offers |
@@ -19,7 +19,11 @@
 //! | [`tree`] | trees of the kernel's file systems |
 //! | [`pace`] | limits of bytes and files a second |
 //! | [`options`] | how a stage is to be done |
+//! | [`plan`] | what a stage is to do |
 //! | [`progress`] | how far it is, and how it ended |
+//! | [`status`] | stages by name: begun, watched, asked to stop, resumed by any process |
+//! | [`slots`] | how stages of several jobs take turns |
+//! | [`dropped`] | the room that a stage has in the pool, given back |
 //! | [`staged`] | what a copy in a pool keeps of its source |
 //! | [`inward`] | stage-in |
 //! | [`outward`] | stage-out |
@@ -47,6 +51,7 @@ pub const STEPS: [&str; 14] = [
 ];
 
 pub mod check;
+pub mod dropped;
 mod failure;
 pub mod inward;
 mod log;
@@ -54,14 +59,20 @@ pub mod manifest;
 pub mod options;
 pub mod outward;
 pub mod pace;
+pub mod plan;
 pub mod progress;
+pub mod slots;
 pub mod staged;
+pub mod status;
 pub mod sum;
 pub mod tree;
 
 pub use check::check;
+pub use dropped::{Dropped, drop_stage};
 pub use inward::{Source, stage_in};
-pub use options::{Existing, Options, Verify};
+pub use options::{Existing, Options, Order, Verify};
 pub use outward::{Target, stage_out};
 pub use pace::Pace;
-pub use progress::{Progress, Report, Trouble};
+pub use plan::{Plan, Work};
+pub use progress::{Counts, Progress, Report, Trouble};
+pub use status::{Asked, State, Told};

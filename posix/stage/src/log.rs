@@ -16,6 +16,7 @@
 //! SOURCE is `ino:size:written`, and COPY `dev:ino:size:written:changed`.
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,6 +24,7 @@ use engram_fs::{Fs, Handle, Ino, Maker, OpenFlags};
 
 use crate::failure::Done;
 use crate::manifest::{escaped, sha256_of, unescaped};
+use crate::plan::pair_key;
 use crate::sum::Sum;
 use crate::tree::Seen;
 
@@ -108,10 +110,20 @@ impl Known {
 }
 
 impl Log {
+    /// The log's name in the work folder.
+    pub fn name(from: &str, to: &Path) -> String {
+        let key = pair_key(from.trim_matches('/').as_bytes(), to.as_os_str().as_bytes());
+        format!("out-{key}")
+    }
+
+    /// The files that are outside, whole, each with its path below the pair's.
+    pub fn all_written(&self) -> Vec<(String, Written)> {
+        self.known().written.iter().map(|(path, written)| (path.clone(), *written)).collect()
+    }
+
     /// Opens the log, and reads it; makes it, if there is none.
     pub fn open(fs: &Fs, work: Ino, from: &str, to: &Path) -> Done<Log> {
-        let both = format!("{}\0{}", from.trim_matches('/'), to.display());
-        let name = format!("out-{}", Sum::of(both.as_bytes(), false));
+        let name = Log::name(from, to);
         let flags = OpenFlags { read: true, write: true, append: true, truncate: false };
         let file = loop {
             match fs.lookup(work, name.as_bytes()) {

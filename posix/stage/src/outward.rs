@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use engram::faults::step;
-use engram_fs::{Fs, Handle, Ino, Maker, NodeKind, OpenFlags, ROOT, Stat, Whence};
+use engram_fs::{Entry, Fs, Handle, Ino, Maker, NodeKind, OpenFlags, ROOT, Stat, Whence};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, RenameFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
@@ -40,7 +40,7 @@ const PIECE: usize = 256 << 10;
 const READS: u32 = 3;
 
 /// What is to be brought, and where to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The path of a folder, of which the whole tree is brought, or of a file in the namespace.
     pub from: String,
@@ -73,6 +73,8 @@ struct Brought {
     entries: Vec<OutEntry>,
     /// Whether it is a folder's, and gets a manifest.
     whole: bool,
+    /// The path in the namespace of the folder, or the file.
+    from: String,
     log: Log,
     lines: Mutex<Vec<Line>>,
 }
@@ -85,6 +87,11 @@ impl Brought {
     /// The path of an entry below the target.
     fn path(&self, entry: &OutEntry) -> String {
         joined(&self.folders[entry.folder].path, &entry.name)
+    }
+
+    /// The path of an entry in the namespace.
+    fn path_inside(&self, entry: &OutEntry) -> String {
+        if self.whole { joined(&self.from, &self.path(entry)) } else { self.from.clone() }
     }
 }
 
@@ -102,7 +109,7 @@ struct FirstName {
 
 struct StageOut<'a> {
     fs: &'a Fs,
-    options: Options,
+    options: &'a Options,
     pace: &'a Pace,
     progress: &'a Progress,
     work: Ino,
@@ -116,7 +123,7 @@ struct StageOut<'a> {
 pub fn stage_out(
     fs: &Fs,
     targets: &[Target],
-    options: Options,
+    options: &Options,
     pace: &Pace,
     progress: &Progress,
 ) -> engram::Result<Report> {
@@ -150,6 +157,27 @@ pub fn stage_out(
     }
 }
 
+/// What is in a folder of a namespace, without what stages and fronts keep for themselves.
+pub(crate) fn listed(fs: &Fs, folder: Ino) -> Done<Vec<(Entry, Stat)>> {
+    let mut entries = Vec::new();
+    fs.open_folder(folder)?.list(0, |entry, _| {
+        let hidden = folder == ROOT && [WORK, ".engram"].contains(&entry.name.as_str());
+        if ![".", ".."].contains(&entry.name.as_str()) && !hidden {
+            entries.push(entry.clone());
+        }
+        true
+    })?;
+    let mut all = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match fs.stat_entry(&entry) {
+            // It has gone since.
+            Err(error) if [libc::ENOENT, libc::ESTALE].contains(&error.code) => {}
+            stat => all.push((entry, stat?)),
+        }
+    }
+    Ok(all)
+}
+
 impl StageOut<'_> {
     /// Looks at what is to be brought, and makes its folders.
     fn plan(&self, target: &Target) -> Done<Brought> {
@@ -172,6 +200,7 @@ impl StageOut<'_> {
             folders: vec![first],
             entries: Vec::new(),
             whole: is_folder,
+            from: target.from.trim_matches('/').to_owned(),
             log,
             lines: Mutex::default(),
         };
@@ -186,6 +215,9 @@ impl StageOut<'_> {
             }
             next += 1;
         }
+        let mut entries = std::mem::take(&mut brought.entries);
+        self.options.order.choose(&mut entries, |entry| brought.path_inside(entry));
+        brought.entries = entries;
         let files = brought.entries.iter().filter(|entry| entry.stat.kind == NodeKind::File);
         self.progress.bytes.fetch_add(files.map(|entry| entry.stat.size).sum(), Relaxed);
         self.progress.files.fetch_add(brought.entries.len() as u64, Relaxed);
@@ -197,20 +229,7 @@ impl StageOut<'_> {
             let OutFolder { ino, to, path, .. } = &brought.folders[folder];
             (*ino, to.clone(), path.clone())
         };
-        let mut entries = Vec::new();
-        self.fs.open_folder(ino)?.list(0, |entry, _| {
-            let hidden = ino == ROOT && [WORK, ".engram"].contains(&entry.name.as_str());
-            if ![".", ".."].contains(&entry.name.as_str()) && !hidden {
-                entries.push(entry.clone());
-            }
-            true
-        })?;
-        for entry in entries {
-            let stat = match self.fs.stat_entry(&entry) {
-                // It has gone since.
-                Err(error) if [libc::ENOENT, libc::ESTALE].contains(&error.code) => continue,
-                stat => stat?,
-            };
+        for (entry, stat) in listed(self.fs, ino)? {
             if stat.kind == NodeKind::Folder {
                 let (to, path) = (to.join(&entry.name), joined(&path, &entry.name));
                 brought.folders.push(OutFolder { ino: stat.ino, stat, to, path, made: false });
@@ -241,10 +260,12 @@ impl StageOut<'_> {
 
     fn copy_all(&self, all: &[Brought]) {
         let trees = all.iter().enumerate();
-        let all: Vec<(usize, &Brought, &OutEntry)> = trees
+        let mut all: Vec<(usize, &Brought, &OutEntry)> = trees
             .flat_map(|(tree, one)| one.entries.iter().map(move |entry| (tree, one, entry)))
             .filter(|(_, one, entry)| one.folders[entry.folder].made)
             .collect();
+        let size = |(.., entry): &(usize, &Brought, &OutEntry)| entry.stat.size;
+        self.options.order.arrange(&mut all, |(_, one, entry)| one.path_inside(entry), size);
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..self.options.workers.max(1).min(all.len()) {
@@ -294,7 +315,7 @@ impl StageOut<'_> {
                 self.linked().insert(entry.stat.ino, Some(FirstName { tree, path }));
             }
             Ok(()) => {}
-            Err(failure) => failure.note(self.progress, &brought.path(entry)),
+            Err(failure) => failure.note(self.progress, &brought.path_inside(entry)),
         }
     }
 
@@ -313,7 +334,7 @@ impl StageOut<'_> {
                 }
                 match self.link(tree, &first.path, &to, brought, entry) {
                     Ok(()) => self.progress.looked(entry.stat.size),
-                    Err(failure) => failure.note(self.progress, &brought.path(entry)),
+                    Err(failure) => failure.note(self.progress, &brought.path_inside(entry)),
                 }
             }
         }
@@ -380,7 +401,11 @@ impl StageOut<'_> {
             self.give(&open, &folder.to, &folder.stat)?;
         }
         if self.options.verify != Verify::Size {
-            open.sync_all().map_err(outside)?;
+            match open.sync_all() {
+                // A file system that keeps no folder in memory knows no such call.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+                synced => synced.map_err(outside)?,
+            }
         }
         Ok(())
     }
@@ -445,7 +470,7 @@ fn times(stat: &Stat) -> Timestamps {
 }
 
 /// Where a copy is written until it takes its name.
-fn part_of(to: &Path) -> PathBuf {
+pub(crate) fn part_of(to: &Path) -> PathBuf {
     let name = to.file_name().unwrap_or_default();
     let sum = Sum::of(name.as_bytes(), false);
     to.with_file_name(format!(".engram-{sum}.part"))
@@ -757,7 +782,7 @@ impl Copy<'_> {
 }
 
 /// What tells a file's state in the pool.
-fn source_of(stat: &Stat) -> Seen {
+pub(crate) fn source_of(stat: &Stat) -> Seen {
     Seen { dev: 0, ino: stat.ino, size: stat.size, written: stat.written, changed: 0 }
 }
 

@@ -55,9 +55,30 @@ impl Bucket {
     }
 }
 
+/// A limit of bytes, and one of files.
+type Both = [Option<u64>; 2];
+
+struct Limits {
+    /// What was asked for.
+    own: Both,
+    /// The part of what all stages of a file system may do together.
+    part: Both,
+    buckets: [Bucket; 2],
+}
+
+impl Limits {
+    /// What holds: the lower of two limits.
+    fn apply(&mut self, now: Instant) {
+        for (at, bucket) in self.buckets.iter_mut().enumerate() {
+            let both = [self.own[at], self.part[at]];
+            bucket.set(both.into_iter().flatten().min(), now);
+        }
+    }
+}
+
 /// The limits of a stage.
 pub struct Pace {
-    buckets: Mutex<[Bucket; 2]>,
+    limits: Mutex<Limits>,
     changed: Condvar,
 }
 
@@ -67,30 +88,40 @@ const FILES: usize = 1;
 impl Pace {
     /// So many bytes and files a second; `None`: as fast as it goes.
     pub fn new(bytes: Option<u64>, files: Option<u64>) -> Pace {
-        Pace {
-            buckets: Mutex::new([Bucket::new(bytes), Bucket::new(files)]),
-            changed: Condvar::new(),
-        }
+        let limits = Limits {
+            own: [bytes, files],
+            part: [None, None],
+            buckets: [Bucket::new(bytes), Bucket::new(files)],
+        };
+        Pace { limits: Mutex::new(limits), changed: Condvar::new() }
     }
 
-    fn buckets(&self) -> MutexGuard<'_, [Bucket; 2]> {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> MutexGuard<'_, Limits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the limits.
     pub fn set(&self, bytes: Option<u64>, files: Option<u64>) {
-        let now = Instant::now();
-        let mut buckets = self.buckets();
-        buckets[BYTES].set(bytes, now);
-        buckets[FILES].set(files, now);
-        drop(buckets);
+        self.change(|limits| limits.own = [bytes, files]);
+    }
+
+    /// Changes the part of what all stages of a file system may do together.
+    pub fn set_part(&self, bytes: Option<u64>, files: Option<u64>) {
+        self.change(|limits| limits.part = [bytes, files]);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Limits)) {
+        let mut limits = self.held();
+        change(&mut limits);
+        limits.apply(Instant::now());
+        drop(limits);
         self.changed.notify_all();
     }
 
-    /// The limits as they are.
+    /// The limits as they are: the lower of what was asked for and the part of all.
     pub fn limits(&self) -> (Option<u64>, Option<u64>) {
-        let buckets = self.buckets();
-        (buckets[BYTES].rate, buckets[FILES].rate)
+        let limits = self.held();
+        (limits.buckets[BYTES].rate, limits.buckets[FILES].rate)
     }
 
     /// Waits until so many bytes may be moved; `false`: `ended` says that nobody goes on.
@@ -104,15 +135,16 @@ impl Pace {
     }
 
     fn take(&self, which: usize, count: u64, ended: impl Fn() -> bool) -> bool {
-        let mut buckets = self.buckets();
+        let mut limits = self.held();
         loop {
             if ended() {
                 return false;
             }
-            let Err(wait) = buckets[which].take(count, Instant::now()) else { return true };
+            let taken = limits.buckets[which].take(count, Instant::now());
+            let Err(wait) = taken else { return true };
             let wait = wait.min(LOOK_AGAIN);
-            let woken = self.changed.wait_timeout(buckets, wait);
-            buckets = woken.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.changed.wait_timeout(limits, wait);
+            limits = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -162,6 +194,10 @@ mod tests {
             assert!(worker.join().expect("no panic"));
         });
         assert!(!Pace::new(Some(0), None).bytes(1, || begun.elapsed() > Duration::from_millis(1)));
-        assert_eq!(Pace::new(Some(7), None).limits(), (Some(7), None));
+        let pace = Pace::new(Some(7), None);
+        pace.set_part(Some(9), Some(3));
+        assert_eq!(pace.limits(), (Some(7), Some(3)), "the lower one holds");
+        pace.set(None, None);
+        assert_eq!(pace.limits(), (Some(9), Some(3)));
     }
 }

@@ -18,20 +18,31 @@ pub struct Trouble {
 /// How far a stage is. Anybody may look, at any time.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// How many files there are to copy, as far as is known.
-    pub files: AtomicU64,
-    /// How many bytes they have.
-    pub bytes: AtomicU64,
-    /// How many of them are there, copied or found so.
-    pub files_done: AtomicU64,
-    /// How many bytes of them are.
-    pub bytes_done: AtomicU64,
-    /// How many files were found to be there already.
-    pub files_reused: AtomicU64,
-    /// How many bytes were.
-    pub bytes_reused: AtomicU64,
+    pub(crate) files: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) files_done: AtomicU64,
+    pub(crate) bytes_done: AtomicU64,
+    files_reused: AtomicU64,
+    bytes_reused: AtomicU64,
     ended: AtomicBool,
     found: Mutex<Found>,
+}
+
+/// How far a stage is, at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// How many files there are to copy, as far as is known.
+    pub files: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// How many of them are there, copied or found so.
+    pub files_done: u64,
+    /// How many bytes of them are.
+    pub bytes_done: u64,
+    /// How many files were found to be there already.
+    pub files_reused: u64,
+    /// How many bytes were.
+    pub bytes_reused: u64,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +53,18 @@ struct Found {
 }
 
 impl Progress {
+    /// How far it is now.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            files: self.files.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            files_done: self.files_done.load(Relaxed),
+            bytes_done: self.bytes_done.load(Relaxed),
+            files_reused: self.files_reused.load(Relaxed),
+            bytes_reused: self.bytes_reused.load(Relaxed),
+        }
+    }
+
     /// Asks the workers to stop: what is half done is there when the stage is resumed.
     pub fn stop(&self) {
         self.ended.store(true, Relaxed);

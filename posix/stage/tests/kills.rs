@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use engram::{CreateOptions, Mode, Pool};
 use engram_fs::{Fs, Options as Shown};
 use engram_stage::{
-    Options, Pace, Progress, Report, STEPS, Source, Target, check, stage_in, stage_out,
+    Options, Pace, Plan, Progress, Report, STEPS, Source, State, Target, Work, check, drop_stage,
+    status,
 };
 
 const MIB: u64 = 1 << 20;
@@ -26,17 +27,21 @@ fn fs_of(pool: &Pool) -> Fs {
     Fs::new(pool.namespace("default").unwrap(), Shown::default()).unwrap()
 }
 
-fn inward(folder: &Path, pool: &Pool) -> Report {
-    let sources = [Source { from: folder.join("from"), to: "in".to_owned() }];
+fn run(name: &str, pool: &Pool, plan: &Plan) -> Report {
     let (pace, progress) = (Pace::new(None, None), Progress::default());
-    stage_in(&fs_of(pool), &sources, options(), &pace, &progress).unwrap()
+    let fs = fs_of(pool);
+    status::begin(&fs, name, plan).unwrap().run(&fs, plan, &pace, &progress).unwrap()
+}
+
+fn inward(folder: &Path, pool: &Pool) -> Report {
+    let work = Work::In(vec![Source { from: folder.join("from"), to: "in".to_owned() }]);
+    run("in", pool, &Plan::new(&work, options()).unwrap())
 }
 
 fn outward(folder: &Path, pool: &Pool) -> Report {
-    let targets = [Target { from: "in".to_owned(), to: folder.join("to") }];
-    let (pace, progress) = (Pace::new(None, None), Progress::default());
+    let work = Work::Out(vec![Target { from: "in".to_owned(), to: folder.join("to") }]);
     let options = Options { verify: engram_stage::Verify::Readback, ..options() };
-    stage_out(&fs_of(pool), &targets, options, &pace, &progress).unwrap()
+    run("out", pool, &Plan::new(&work, options).unwrap())
 }
 
 /// The process that dies: it does both stages.
@@ -81,9 +86,11 @@ fn in_pool(pool: &Pool) -> BTreeMap<String, Vec<u8>> {
     let fs = fs_of(pool);
     let mut all = BTreeMap::new();
     for path in ["a", "large", "b/large", "b/small"] {
-        let Some(stat) = fs.walk(engram_fs::ROOT, &format!("in/{path}")).unwrap().stat else {
-            continue;
+        let walked = match fs.walk(engram_fs::ROOT, &format!("in/{path}")) {
+            Err(error) if error.code == libc::ENOENT => continue,
+            walked => walked.unwrap(),
         };
+        let Some(stat) = walked.stat else { continue };
         let flags = engram_fs::OpenFlags { read: true, ..Default::default() };
         let handle = fs.open(stat.ino, flags).unwrap();
         let mut bytes = vec![0; stat.size as usize];
@@ -94,9 +101,20 @@ fn in_pool(pool: &Pool) -> BTreeMap<String, Vec<u8>> {
     all
 }
 
-fn dies_and_is_resumed(step: &str, nth: u32) -> bool {
-    let room = tempfile::tempdir_in("/dev/shm").unwrap();
-    let folder = room.path();
+fn names_in(fs: &Fs, folder: &str) -> Vec<String> {
+    let folder = fs.walk(engram_fs::ROOT, folder).unwrap().stat.unwrap();
+    let mut names = Vec::new();
+    let list = |entry: &engram_fs::Entry, _: u64| {
+        names.push(entry.name.clone());
+        true
+    };
+    fs.open_folder(folder.ino).unwrap().list(0, list).unwrap();
+    names.retain(|name| ![".", ".."].contains(&name.as_str()));
+    names
+}
+
+/// Makes the folder that is brought.
+fn made(folder: &Path) -> PathBuf {
     let from = folder.join("from");
     fs::create_dir_all(from.join("b")).unwrap();
     let bytes = |seed: u64, size: u64| -> Vec<u8> {
@@ -110,6 +128,13 @@ fn dies_and_is_resumed(step: &str, nth: u32) -> bool {
     let sparse = fs::File::create(from.join("b/large")).unwrap();
     sparse.set_len(4 * MIB).unwrap();
     sparse.write_all_at(&bytes(3, 100_000), 2 * MIB).unwrap();
+    from
+}
+
+fn dies_and_is_resumed(step: &str, nth: u32) -> bool {
+    let room = tempfile::tempdir_in("/dev/shm").unwrap();
+    let folder = room.path();
+    let from = made(folder);
     let create = CreateOptions { size: 64 * MIB, force: true, ..CreateOptions::default() };
     Pool::create(&folder.join("pool"), &create).unwrap().close();
     let died = Command::new(std::env::current_exe().unwrap())
@@ -141,7 +166,11 @@ fn dies_and_is_resumed(step: &str, nth: u32) -> bool {
         let found = check(&folder.join("to"), &Pace::new(None, None), &progress).unwrap();
         assert_eq!(found, [], "{step}");
     }
-    // The next one ends it.
+    // The status files know who died, and the next one ends it.
+    let states = status::all(&fs_of(&pool)).unwrap();
+    let states: Vec<(&str, State)> = states.iter().map(|one| (&*one.name, one.state)).collect();
+    let died = [vec![("in", State::Died)], vec![("in", State::Whole), ("out", State::Died)]];
+    assert!(died.contains(&states), "{step}: {states:?}");
     let brought = inward(folder, &pool);
     assert_eq!(brought.troubles, [], "{step}");
     assert_eq!(in_pool(&pool), expected, "{step}");
@@ -153,6 +182,13 @@ fn dies_and_is_resumed(step: &str, nth: u32) -> bool {
     let progress = Progress::default();
     let found = check(&folder.join("to"), &Pace::new(None, None), &progress).unwrap();
     assert_eq!(found, [], "{step}");
+    // All of it is outside, so all of it may go, and nothing stays behind.
+    for name in ["out", "in"] {
+        let dropped = drop_stage(&fs_of(&pool), name, false, false).unwrap();
+        assert!(dropped.done, "{step}: {name}: {dropped:?}");
+    }
+    assert_eq!(in_pool(&pool), BTreeMap::new(), "{step}");
+    assert_eq!(names_in(&fs_of(&pool), ".engram-stage"), Vec::<String>::new(), "{step}");
     pool.close();
     assert_eq!(engram::verify(&folder.join("pool")).unwrap().problems, Vec::<String>::new());
     true

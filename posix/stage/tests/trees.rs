@@ -214,13 +214,13 @@ impl Room {
         Fs::new(self.pool.namespace("default").unwrap(), Shown::default()).unwrap()
     }
 
-    fn bring(&self, from: &str, options: Options) -> Report {
+    fn bring(&self, from: &str, options: &Options) -> Report {
         let sources = [Source { from: self.path(from), to: "in".to_owned() }];
         let (pace, progress) = (Pace::new(None, None), Progress::default());
         stage_in(&self.fs(), &sources, options, &pace, &progress).unwrap()
     }
 
-    fn take(&self, to: &str, options: Options) -> Report {
+    fn take(&self, to: &str, options: &Options) -> Report {
         let targets = [Target { from: "in".to_owned(), to: self.path(to) }];
         let (pace, progress) = (Pace::new(None, None), Progress::default());
         stage_out(&self.fs(), &targets, options, &pace, &progress).unwrap()
@@ -247,7 +247,7 @@ proptest! {
         let room = Room::new();
         make(&room.path("from"), &all);
         let before = told(&room.path("from"));
-        let brought = room.bring("from", two(verify));
+        let brought = room.bring("from", &two(verify));
         prop_assert_eq!(&brought.troubles, &[]);
         prop_assert!(brought.whole);
         let with_attributes = all.iter().any(|made| {
@@ -255,20 +255,20 @@ proptest! {
         });
         let told_of = before.values().any(|told| told.contains("user."));
         prop_assert!(!told_of || with_attributes);
-        let taken = room.take("to", Options { sha256: true, ..two(verify) });
+        let taken = room.take("to", &Options { sha256: true, ..two(verify) });
         prop_assert_eq!(&taken.troubles, &[]);
         prop_assert_eq!(told(&room.path("to")), before.clone());
         prop_assert_eq!(told(&room.path("from")), before.clone(), "the source stays");
         prop_assert_eq!(room.check("to"), Vec::<String>::new());
         // All of it is there: nothing is copied again.
-        let again = room.bring("from", two(verify));
+        let again = room.bring("from", &two(verify));
         prop_assert_eq!(&again.troubles, &[]);
         prop_assert_eq!(again.bytes_reused, brought.lines.iter().filter(|line| {
             line.what == engram_stage::manifest::What::File
         }).map(|line| line.size).sum::<u64>() + again.lines.iter().filter(|line| {
             line.what == engram_stage::manifest::What::Link
         }).map(|line| line.size).sum::<u64>());
-        let again = room.take("to", Options { sha256: true, ..two(verify) });
+        let again = room.take("to", &Options { sha256: true, ..two(verify) });
         prop_assert_eq!(&again.troubles, &[]);
         prop_assert_eq!(told(&room.path("to")), before);
         room.pool.close();
@@ -282,21 +282,21 @@ fn another_file_of_the_name_stays_unless_it_is_to_go() {
     let room = Room::new();
     fs::create_dir(room.path("from")).unwrap();
     fs::write(room.path("from/a"), b"new").unwrap();
-    assert!(room.bring("from", two(Verify::Written)).whole);
+    assert!(room.bring("from", &two(Verify::Written)).whole);
     fs::create_dir(room.path("to")).unwrap();
     fs::write(room.path("to/a"), b"other").unwrap();
-    let kept = room.take("to", two(Verify::Readback));
+    let kept = room.take("to", &two(Verify::Readback));
     assert_eq!(kept.troubles.len(), 1);
     assert!(kept.troubles[0].why.contains("--overwrite"), "{:?}", kept.troubles);
     assert_eq!(fs::read(room.path("to/a")).unwrap(), b"other");
     assert!(!room.path("to/MANIFEST.engram").exists(), "not all of it was done");
     let over = Options { existing: Existing::Overwrite, ..two(Verify::Readback) };
-    assert!(room.take("to", over).whole);
+    assert!(room.take("to", &over).whole);
     assert_eq!(fs::read(room.path("to/a")).unwrap(), b"new");
     // What a stage has written, and nobody since, makes way for what is newer.
     fs::write(room.path("from/a"), b"newer").unwrap();
-    assert!(room.bring("from", two(Verify::Written)).whole);
-    assert!(room.take("to", two(Verify::Readback)).whole);
+    assert!(room.bring("from", &two(Verify::Written)).whole);
+    assert!(room.take("to", &two(Verify::Readback)).whole);
     assert_eq!(fs::read(room.path("to/a")).unwrap(), b"newer");
 }
 
@@ -307,8 +307,8 @@ fn a_changed_byte_is_found() {
     fs::write(room.path("from/large"), bytes(3 * MIB, 1)).unwrap();
     fs::write(room.path("from/small"), b"1").unwrap();
     symlink("small", room.path("from/link")).unwrap();
-    assert!(room.bring("from", two(Verify::Readback)).whole);
-    assert!(room.take("to", two(Verify::Readback)).whole);
+    assert!(room.bring("from", &two(Verify::Readback)).whole);
+    assert!(room.take("to", &two(Verify::Readback)).whole);
     assert_eq!(room.check("to"), Vec::<String>::new());
     let large = fs::OpenOptions::new().write(true).open(room.path("to/large")).unwrap();
     large.write_all_at(b"\xff\xfe", 2 * MIB + 7).unwrap();
@@ -331,7 +331,7 @@ fn names_that_are_not_utf8_are_named_and_the_rest_is_brought() {
     let odd = std::ffi::OsString::from_vec(b"od\xffd".to_vec());
     fs::write(room.path("from").join(&odd), b"1").unwrap();
     fs::write(room.path("from/even"), b"2").unwrap();
-    let report = room.bring("from", two(Verify::Written));
+    let report = room.bring("from", &two(Verify::Written));
     assert_eq!(report.troubles.len(), 1, "{:?}", report.troubles);
     assert!(report.troubles[0].path.contains("od"), "{:?}", report.troubles);
     assert_eq!(report.files, 1);

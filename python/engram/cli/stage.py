@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
 import time
+from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -17,14 +21,17 @@ from engram.cli.app import (
     PoolArgument,
     dress,
     examples,
+    file_path,
     group_of_verbs,
 )
 from engram.cli.terminal import counted
-from engram.errors import ArgumentError
-from engram.size import human
+from engram.cli.trace import sums
+from engram.cli.trace.lines import Trace
+from engram.errors import ArgumentError, BusyError, NotFoundError
+from engram.size import human, parse
 
 if TYPE_CHECKING:
-    from engram.stage import InOptions, OutOptions, Progress, Report, Stage
+    from engram.stage import InOptions, OutOptions, Progress, Report, Stage, Status, Trouble
 
 Verify = Literal["size", "written", "readback"]
 LOOK_S = 0.2
@@ -38,6 +45,7 @@ verbs = group_of_verbs(
     examples(
         "engram stage in /dev/shm/run /pfs/case-7 --to case-7",
         "engram stage out /dev/shm/run case-7/out --to /pfs/case-7/out",
+        "engram stage status /dev/shm/run",
         "engram stage verify /pfs/case-7/out",
     ),
 )
@@ -61,19 +69,48 @@ FilesOption = Annotated[
 ]
 
 
+NameOption = Annotated[
+    str | None,
+    typer.Option("--name", help="The stage's name; if none is given, one made of its paths."),
+]
+OrderOption = Annotated[
+    str,
+    typer.Option(
+        metavar="ORDER",
+        help="What comes first: found, smallest, largest, or by a file, list:FILE or trace:FILE.",
+    ),
+]
+OnlyOption = Annotated[
+    bool,
+    typer.Option("--only-listed", help="Leave out what the order's list or trace does not name."),
+]
+BackgroundOption = Annotated[
+    bool,
+    typer.Option("--background", help="Go on in the background, and print the stage's name."),
+]
+SlotsOption = Annotated[
+    Path | None,
+    typer.Option("--slots", metavar="FOLDER", help="Wait for a slot there: jobs take turns."),
+]
+StageArgument = Annotated[str, typer.Argument(metavar="NAME", help="The stage's name.")]
+
+
 @verbs.command(
     "in",
     epilog=examples(
         "engram stage in /dev/shm/run /pfs/case-7",
         "engram stage in /dev/shm/run /pfs/case-7/grid.nc --to input/grid.nc",
-        "engram stage in /dev/shm/run /pfs/case-7 --rate 200MiB --update",
+        "engram stage in /dev/shm/run '/pfs/case-7/**/*.nc' --to input",
+        "engram stage in /dev/shm/run /pfs/case-7 --order trace:run.trace --early 2GiB",
+        "engram stage in /dev/shm/run --list stage.list --background",
     ),
 )
 def stage_in(
     pool: PoolArgument,
     sources: Annotated[
-        list[str], typer.Argument(metavar="SOURCE...", help="Folders and files outside.")
-    ],
+        list[str] | None,
+        typer.Argument(metavar="SOURCE...", help="Folders, files and patterns of them, outside."),
+    ] = None,
     *,
     to: Annotated[
         str | None,
@@ -82,12 +119,25 @@ def stage_in(
             help="The path of the one source in the pool; its own name, if none is said.",
         ),
     ] = None,
+    listed: Annotated[
+        str | None,
+        typer.Option("--list", metavar="FILE", help="A file with a source and its path a line."),
+    ] = None,
     verify: Annotated[Verify, typer.Option(help="How copies are looked at.")] = "written",
     overwrite: OverwriteOption = False,
     update: UpdateOption = False,
     workers: WorkersOption = 0,
     rate: RateOption = None,
     files_per_second: FilesOption = None,
+    order: OrderOption = "found",
+    only_listed: OnlyOption = False,
+    slots: SlotsOption = None,
+    background: BackgroundOption = False,
+    early: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Wait for so many bytes; the rest in the background."),
+    ] = None,
+    name: NameOption = None,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
@@ -99,9 +149,16 @@ def stage_in(
         "rate": rate,
         "files_per_second": files_per_second,
         "namespace": namespace,
+        "only_listed": only_listed,
+        "slots": slots,
+        **_named_and_ordered(name, order),
     }
-    begun = stages.begin_in(pool, dict(_named(sources, to)), **options)
-    _end(_watched(begun, "stage"), "in the pool", json=json)
+    pairs = _sources(sources or [], to, listed)
+    if background or early is not None:
+        _in_background(pool, namespace, 0 if early is None else parse(early), json=json)
+        return
+    begun = stages.begin_in(pool, pairs, **options)
+    _end(_watched(begun), "in the pool", json=json)
 
 
 @verbs.command(
@@ -129,6 +186,11 @@ def stage_out(
     workers: WorkersOption = 0,
     rate: RateOption = None,
     files_per_second: FilesOption = None,
+    order: OrderOption = "found",
+    only_listed: OnlyOption = False,
+    slots: SlotsOption = None,
+    background: BackgroundOption = False,
+    name: NameOption = None,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
@@ -144,9 +206,135 @@ def stage_out(
         "rate": rate,
         "files_per_second": files_per_second,
         "namespace": namespace,
+        "only_listed": only_listed,
+        "slots": slots,
+        **_named_and_ordered(name, order),
     }
+    if background:
+        _in_background(pool, namespace, 0, json=json)
+        return
     begun = stages.begin_out(pool, {path: to}, **options)
-    _end(_watched(begun, "stage"), f"at {to}", json=json)
+    _end(_watched(begun), f"at {to}", json=json)
+
+
+@verbs.command(
+    "status",
+    epilog=examples("engram stage status /dev/shm/run", "engram stage status /dev/shm/run NAME"),
+)
+def stage_status(
+    pool: PoolArgument,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One stage, with what went wrong.")
+    ] = None,
+    *,
+    namespace: NamespaceOption = "default",
+    json: JsonOption = False,
+) -> None:
+    """List the stages of a pool: how far each is, who works at it, how it ended."""
+    if name is None:
+        found = stages.stages(pool, namespace=namespace)
+    else:
+        found = [stages.status(pool, name, namespace=namespace)]
+    if json:
+        told = [_plain(one) for one in found]
+        terminal.print_json(told if name is None else told[0])
+        return
+    if not found:
+        terminal.say("no stages")
+        return
+    headings = ["way", "state", "files", "bytes", "from", "to", "name"]
+    terminal.print_table(headings, map(_row, found), key="name", right=("files", "bytes"))
+    if name is not None:
+        for trouble in found[0].troubles:
+            terminal.say(_told(trouble))
+
+
+@verbs.command("resume", epilog=examples("engram stage resume /dev/shm/run case-7-in-3fa2c1"))
+def stage_resume(
+    pool: PoolArgument,
+    name: StageArgument,
+    *,
+    namespace: NamespaceOption = "default",
+    json: JsonOption = False,
+) -> None:
+    """Go on with a stage that has died, was stopped, or could not do all."""
+    _end(_watched(stages.resume(pool, name, namespace=namespace)), "there", json=json)
+
+
+@verbs.command("stop", epilog=examples("engram stage stop /dev/shm/run case-7-in-3fa2c1"))
+def stage_stop(
+    pool: PoolArgument,
+    name: StageArgument,
+    *,
+    namespace: NamespaceOption = "default",
+) -> None:
+    """Ask a stage that a process works at to end; `engram stage resume` goes on with it."""
+    if not stages.stop(pool, name, namespace=namespace):
+        terminal.note(f"no process works at the stage {name!r}")
+
+
+@verbs.command("pace", epilog=examples("engram stage pace /dev/shm/run NAME --rate 50MiB"))
+def stage_pace(
+    pool: PoolArgument,
+    name: StageArgument,
+    *,
+    rate: RateOption = None,
+    files_per_second: FilesOption = None,
+    namespace: NamespaceOption = "default",
+) -> None:
+    """Change how fast a stage goes that a process works at; without options, as fast as it can."""
+    if not stages.set_rate(pool, name, rate, files_per_second, namespace=namespace):
+        terminal.note(f"no process works at the stage {name!r}")
+
+
+@verbs.command(
+    "drop",
+    epilog=examples(
+        "engram stage drop /dev/shm/run case-7-in-3fa2c1",
+        "engram stage drop /dev/shm/run case-7-in-3fa2c1 --keep-files",
+    ),
+)
+def stage_drop(
+    pool: PoolArgument,
+    name: StageArgument,
+    *,
+    keep_files: Annotated[
+        bool, typer.Option("--keep-files", help="Keep all files in the pool.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Drop files, too, that are nowhere else.")
+    ] = False,
+    namespace: NamespaceOption = "default",
+    json: JsonOption = False,
+) -> None:
+    """Drop a stage: its files in the pool that are safe outside, half-made copies, its status."""
+    dropped = stages.drop(pool, name, keep_files=keep_files, force=force, namespace=namespace)
+    if json:
+        terminal.print_json(dropped._asdict())
+    else:
+        lost = f", {len(dropped.lost)} of them lost" if dropped.lost else ""
+        terminal.say(
+            f"{counted(dropped.files, 'file')} gone from the pool, {human(dropped.nbytes)}{lost}"
+        )
+
+
+@verbs.command("slots", epilog=examples("engram stage slots /pfs/slots --slots 2 --rate 400MiB"))
+def stage_slots(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A folder that all the stages see.")
+    ],
+    *,
+    slots: Annotated[
+        int, typer.Option(metavar="N", help="So many stages work at a time.", min=1, max=1024)
+    ] = 1,
+    rate: RateOption = None,
+    files_per_second: FilesOption = None,
+) -> None:
+    """Make a folder of slots, or change it: stages that name it by --slots take turns.
+
+    The rates are those of all of them together. Stages that work go by a change within a second.
+    """
+    stages.set_slots(folder, slots, rate, files_per_second)
 
 
 @verbs.command("verify", epilog=examples("engram stage verify /pfs/case-7/out"))
@@ -159,19 +347,109 @@ def stage_verify(
     _end(stages.verify(folder), "as the manifest says", json=json)
 
 
-def _named(sources: list[str], to: str | None) -> list[tuple[str, str]]:
+def _sources(sources: list[str], to: str | None, listed: str | None) -> dict[str, str]:
     """Return each source with its path in the pool."""
-    if to is not None:
-        if len(sources) > 1:
-            raise ArgumentError("--to names one path: pass one source, or leave --to away")
-        return [(sources[0], to)]
-    named = []
+    if listed is not None:
+        if sources or to is not None:
+            raise ArgumentError("--list has sources and their paths: pass no others, and no --to")
+        return stages.listed(listed)
+    if not sources:
+        raise ArgumentError("nothing to stage: name at least one folder or file, or pass --list")
+    if to is not None and len(sources) > 1:
+        raise ArgumentError("--to names one path: pass one source, or leave --to away")
+    pairs: dict[str, str] = {}
     for source in sources:
-        name = Path(os.path.abspath(source)).name  # noqa: PTH100 - links are kept as they are
+        if has_magic(source) and not os.path.lexists(source):
+            pairs.update(stages.matching(source, to or ""))
+            continue
+        name = to or Path(os.path.abspath(source)).name  # noqa: PTH100 - links are kept as they are
         if not name:
             raise ArgumentError(f"{source!r} has no name of its own: say where it goes, by --to")
-        named.append((source, name))
-    return named
+        if name in pairs.values():
+            raise ArgumentError(f"two sources would be {name!r} in the pool: stage one by --to")
+        pairs[source] = name
+    return pairs
+
+
+def _named_and_ordered(name: str | None, order: str) -> InOptions:
+    """Return a stage's name, if it is given one, and the order of its files."""
+    options: InOptions = {} if name is None else {"name": name}
+    kind, _, file = order.partition(":")
+    if kind == "trace" and file:
+        options["order"] = sums.order(Trace(file_path(file)).lines())
+    elif kind == "list" and file:
+        options["order"] = [line for line in file_path(file).read_text().splitlines() if line]
+    else:
+        # Refused by its name, if there is no such order.
+        options["order"] = cast("Literal['found', 'smallest', 'largest']", order)
+    return options
+
+
+def _in_background(pool: Path, namespace: str, early: int, *, json: bool) -> None:
+    """Do this stage in a process of its own; return once it is begun, and so many bytes there."""
+    words = [word for word in sys.argv[1:] if word != "--background"]
+    for at, word in enumerate(words):
+        if word == "--early":
+            del words[at : at + 2]
+            break
+        if word.startswith("--early="):
+            del words[at]
+            break
+    with tempfile.TemporaryFile("w+") as told:
+        process = subprocess.Popen(  # noqa: S603 - this program again, no shell
+            [sys.executable, "-m", "engram", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=told,
+            start_new_session=True,
+        )
+        while True:
+            ended = process.poll()
+            own = [one for one in _known(pool, namespace) if one.pid == process.pid]
+            if own and (ended is not None or own[0].progress.nbytes >= early):
+                break
+            if ended is not None:
+                told.seek(0)
+                sys.stderr.write(told.read())
+                raise typer.Exit(ended)
+            time.sleep(LOOK_S)
+    if json:
+        terminal.print_json(_plain(own[0]))
+    else:
+        terminal.say(own[0].name)
+    if ended:
+        raise typer.Exit(ended)
+
+
+def _known(pool: Path, namespace: str) -> list[Status]:
+    try:
+        return stages.stages(pool, namespace=namespace)
+    except (BusyError, NotFoundError):
+        return []  # the process that was begun says why
+
+
+def _plain(one: Status) -> dict[str, Any]:
+    """Return what is known of a stage as plain values."""
+    told = one._asdict()
+    told["progress"] = one.progress._asdict()
+    told["troubles"] = [trouble._asdict() for trouble in one.troubles]
+    return told
+
+
+def _row(one: Status) -> list[str]:
+    """Return what a table says of a stage."""
+    progress = one.progress
+    files = f"{progress.files} of {progress.files_in_all}"
+    nbytes = f"{human(progress.nbytes)} of {human(progress.nbytes_in_all)}"
+    source, target = one.paths[0] if one.paths else ("", "")
+    more = f" and {len(one.paths) - 1} more" if len(one.paths) > 1 else ""
+    is_at_work = one.state in {"running", "waiting"}
+    state = f"{one.state} ({one.pid})" if is_at_work else one.state
+    return [one.direction, state, files, nbytes, source + more, target or "/", one.name]
+
+
+def _told(trouble: Trouble) -> str:
+    return f"{trouble.path}: {trouble.why}" if trouble.path else trouble.why
 
 
 def _existing(*, overwrite: bool, update: bool) -> Literal["refuse", "overwrite", "update"]:
@@ -180,11 +458,11 @@ def _existing(*, overwrite: bool, update: bool) -> Literal["refuse", "overwrite"
     return "overwrite" if overwrite else "update" if update else "refuse"
 
 
-def _watched(stage: Stage, what: str) -> Report:
+def _watched(stage: Stage) -> Report:
     """Wait for a stage, and show how far it is where somebody looks."""
     begun = time.monotonic()
     try:
-        with terminal.Bar(what, 0) as bar:
+        with terminal.Bar("stage", 0) as bar:
             while (report := stage.wait(LOOK_S)) is None:
                 progress = stage.progress()
                 line = _line(progress, time.monotonic() - begun)
@@ -213,7 +491,7 @@ def _end(report: Report, where: str, *, json: bool) -> None:
         terminal.print_json(told)
     else:
         for trouble in report.troubles:
-            terminal.note(f"{trouble.path}: {trouble.why}")
+            terminal.note(_told(trouble))
         reused = f", {report.files_reused} of them before" if report.files_reused else ""
         terminal.say(
             f"{counted(report.files, 'file')}, {human(report.nbytes)}, {where}{reused} "
@@ -221,7 +499,8 @@ def _end(report: Report, where: str, *, json: bool) -> None:
         )
         if report.troubles:
             terminal.say(
-                f"not done: {len(report.troubles)}; the same stage again does what is left"
+                f"not done: {len(report.troubles)}; once that is mended, the same stage again does "
+                "what is left"
             )
     if not report.whole:
         raise typer.Exit(INCOMPLETE)

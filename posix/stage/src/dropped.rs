@@ -1,0 +1,268 @@
+//! Dropping a stage: the room that its files have in the pool, and what it keeps to be resumed.
+//!
+//! *Invariant*: a file is dropped only if it is safe outside, unless one insists. A file that was
+//! staged in is safe if nobody has written to it, and its source is what it was. Any file is safe
+//! of which a stage-out has made a copy, if neither was changed since. Files that a stage has not
+//! brought stay: a stage-in's are those that it has put into the pool, a stage-out's those that it
+//! has brought out.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use engram::Result;
+use engram_fs::{Fs, Ino, NodeKind, ROOT, Stat};
+
+use crate::failure::{Done, Failure};
+use crate::inward::{Source, hidden_of};
+use crate::log::{Log, Written};
+use crate::manifest;
+use crate::outward::{Target, listed, part_of, source_of};
+use crate::plan::{Work, pair_key};
+use crate::staged::Staged;
+use crate::status;
+use crate::tree::Seen;
+
+/// What came of dropping a stage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// How many files and links are gone from the pool, or would be.
+    pub files: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// The files that are nowhere else. Unless the caller insisted, they are there, and so is all
+    /// that the stage has.
+    pub lost: Vec<String>,
+    /// Whether the stage is gone.
+    pub done: bool,
+}
+
+/// Something in the pool that a stage has brought.
+struct Own {
+    folder: Ino,
+    name: String,
+    path: String,
+    size: u64,
+    is_safe: bool,
+}
+
+/// A stage's files and folders in the pool.
+#[derive(Default)]
+struct Found {
+    own: Vec<Own>,
+    /// Folders, each behind the one that it is in: the folder above, its name.
+    folders: Vec<(Ino, String)>,
+    /// What half-made copies outside are called, if there are any.
+    parts: Vec<PathBuf>,
+}
+
+/// Drops a stage: its files in the pool, if they are safe outside or one `insists`, its half-made
+/// copies and its status file. With `keep`, all files stay in the pool.
+pub fn drop_stage(fs: &Fs, name: &str, keep: bool, insists: bool) -> Result<Dropped> {
+    let outside = Outside::of(fs)?;
+    status::remove(fs, name, |work, plan| {
+        let mut found = Found::default();
+        let looked = match &plan.work {
+            Work::In(sources) => {
+                sources.iter().try_for_each(|source| found.of_source(fs, source, &outside))
+            }
+            Work::Out(targets) => {
+                targets.iter().try_for_each(|target| found.of_target(fs, target, &outside))
+            }
+        };
+        looked.map_err(Failure::into_error)?;
+        if keep {
+            found.own.clear();
+            found.folders.clear();
+        }
+        let lost = found.own.iter().filter(|own| !own.is_safe);
+        let mut dropped = Dropped {
+            files: found.own.len() as u64,
+            bytes: found.own.iter().map(|own| own.size).sum(),
+            lost: lost.map(|own| own.path.clone()).collect(),
+            done: true,
+        };
+        if !dropped.lost.is_empty() && !insists {
+            dropped.done = false;
+            return Ok((dropped, false));
+        }
+        found.remove(fs)?;
+        found.forget(fs, work, &plan.work).map_err(Failure::into_error)?;
+        Ok((dropped, true))
+    })
+}
+
+impl Found {
+    fn of_source(&mut self, fs: &Fs, source: &Source, outside: &Outside) -> Done<()> {
+        self.below(fs, &source.to, |found, own, stat, below| {
+            let outer = joined(&source.from, below);
+            let is_source_there = match stat.kind {
+                NodeKind::File => match Staged::of(fs, stat.ino)? {
+                    Some(staged) => {
+                        let now = fs::symlink_metadata(&outer).map(|meta| Seen::of(&meta));
+                        staged.is_untouched(stat) && now.is_ok_and(|now| now == staged.source)
+                    }
+                    None => return Ok(()),
+                },
+                // A link that leads elsewhere was made by somebody else.
+                NodeKind::Symlink if is_same_link(fs, stat, &outer)? => true,
+                _ => return Ok(()),
+            };
+            let is_safe = is_source_there || outside.has(&own.path, stat);
+            found.own.push(Own { is_safe, ..own });
+            Ok(())
+        })
+    }
+
+    fn of_target(&mut self, fs: &Fs, target: &Target, outside: &Outside) -> Done<()> {
+        self.parts.push(part_of(&target.to.join(manifest::NAME)));
+        self.below(fs, &target.from, |found, own, stat, below| {
+            let outer = joined(&target.to, below);
+            let is_safe = match stat.kind {
+                NodeKind::File => outside.has(&own.path, stat),
+                NodeKind::Symlink => is_same_link(fs, stat, &outer)?,
+                _ => return Ok(()),
+            };
+            found.parts.push(part_of(&outer));
+            found.own.push(Own { is_safe, ..own });
+            Ok(())
+        })
+    }
+
+    /// Looks at everything at a path in the namespace, and below it. `each` is told the node, not
+    /// known to be safe, and its path below that one.
+    fn below(
+        &mut self,
+        fs: &Fs,
+        top: &str,
+        mut each: impl FnMut(&mut Found, Own, &Stat, &str) -> Done<()>,
+    ) -> Done<()> {
+        let walked = match fs.walk(ROOT, top) {
+            Err(error) if [libc::ENOENT, libc::ENOTDIR].contains(&error.code) => return Ok(()),
+            walked => walked?,
+        };
+        let Some(stat) = walked.stat else { return Ok(()) };
+        let own = |folder, name: &str, path: String, stat: &Stat| Own {
+            folder,
+            name: name.to_owned(),
+            path,
+            size: stat.size,
+            is_safe: false,
+        };
+        if stat.kind != NodeKind::Folder {
+            let one = own(walked.parent, &walked.name, top.to_owned(), &stat);
+            return each(self, one, &stat, "");
+        }
+        if !walked.name.is_empty() {
+            self.folders.push((walked.parent, walked.name));
+        }
+        let mut folders = vec![(stat.ino, String::new())];
+        while let Some((folder, below)) = folders.pop() {
+            for (entry, stat) in listed(fs, folder)? {
+                let path = under(&below, &entry.name);
+                if stat.kind == NodeKind::Folder {
+                    self.folders.push((folder, entry.name));
+                    folders.push((stat.ino, path));
+                } else {
+                    let one = own(folder, &entry.name, under(top, &path), &stat);
+                    each(self, one, &stat, &path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what was found, and the folders that are empty then.
+    fn remove(&self, fs: &Fs) -> Result<()> {
+        for own in &self.own {
+            match fs.unlink(own.folder, own.name.as_bytes()) {
+                Err(error) if [libc::ENOENT, libc::ESTALE].contains(&error.code) => {}
+                done => done?,
+            }
+        }
+        for (above, name) in self.folders.iter().rev() {
+            // What has something in it stays.
+            let _ = fs.rmdir(*above, name.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// Removes what a stage keeps so that it can be resumed, on both sides.
+    fn forget(&self, fs: &Fs, work: Ino, of: &Work) -> Done<()> {
+        let beginnings: Vec<String> = match of {
+            Work::In(sources) => {
+                let key =
+                    |one: &Source| pair_key(one.from.as_os_str().as_bytes(), one.to.as_bytes());
+                sources.iter().map(|one| hidden_of(&key(one))).collect()
+            }
+            Work::Out(targets) => targets.iter().map(|one| Log::name(&one.from, &one.to)).collect(),
+        };
+        for part in &self.parts {
+            let _ = fs::remove_file(part);
+        }
+        for (entry, _) in listed(fs, work)? {
+            if beginnings.iter().any(|beginning| entry.name.starts_with(beginning)) {
+                match fs.unlink(work, entry.name.as_bytes()) {
+                    Err(error) if error.code == libc::ENOENT => {}
+                    done => done?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A path below a folder in the namespace.
+fn under(folder: &str, path: &str) -> String {
+    if folder.is_empty() { path.to_owned() } else { format!("{folder}/{path}") }
+}
+
+/// A path below a folder outside, or that folder.
+fn joined(folder: &Path, path: &str) -> PathBuf {
+    if path.is_empty() { folder.to_owned() } else { folder.join(path) }
+}
+
+/// Whether a link outside leads to where one in the pool does.
+fn is_same_link(fs: &Fs, stat: &Stat, outer: &Path) -> Done<bool> {
+    let target = fs.readlink(stat.ino)?;
+    Ok(fs::read_link(outer).is_ok_and(|found| found.as_os_str().as_bytes() == target))
+}
+
+/// What the stages of a namespace have brought out, by paths in the namespace.
+struct Outside(HashMap<String, Vec<(PathBuf, Written)>>);
+
+impl Outside {
+    fn of(fs: &Fs) -> Result<Outside> {
+        let mut all: HashMap<String, Vec<(PathBuf, Written)>> = HashMap::new();
+        let Some(work) = status::work_of(fs)? else { return Ok(Outside(all)) };
+        for told in status::all(fs)? {
+            let Work::Out(targets) = told.plan.work else { continue };
+            for Target { from, to } in targets {
+                let log = Log::open(fs, work, &from, &to).map_err(Failure::into_error)?;
+                // Of one file the log has the name that it got outside.
+                let is_file = fs.walk(ROOT, &from).is_ok_and(|walked| {
+                    walked.stat.is_some_and(|stat| stat.kind != NodeKind::Folder)
+                });
+                for (path, written) in log.all_written() {
+                    let path = if is_file { "" } else { &path };
+                    let inside = if is_file { from.clone() } else { under(&from, path) };
+                    all.entry(inside).or_default().push((joined(&to, path), written));
+                }
+            }
+        }
+        Ok(Outside(all))
+    }
+
+    /// Whether a file that is so now has a copy outside that is as a stage has made it.
+    fn has(&self, path: &str, stat: &Stat) -> bool {
+        let is_as_made = |outer: &Path, written: &Written| {
+            fs::symlink_metadata(outer).is_ok_and(|meta| Seen::of(&meta) == written.copy)
+        };
+        self.0.get(path).is_some_and(|copies| {
+            copies.iter().any(|(outer, written)| {
+                written.source == source_of(stat) && is_as_made(outer, written)
+            })
+        })
+    }
+}
