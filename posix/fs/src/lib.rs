@@ -66,4 +66,4 @@ pub use locks::{ByteRange, Forking, Locks, Taker};
 pub use stat::{NodeKind, Stat};
 pub use trace::Tracer;
 pub use walk::{Answer, At, Beyond, Leaves, Unanswered, Walked};
-pub use whole::Given;
+pub use whole::{Given, Whole};

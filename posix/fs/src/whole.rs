@@ -29,11 +29,38 @@ pub struct Given {
     pub attrs: Vec<(String, Value)>,
 }
 
+/// A node that is to be put under a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole<'w> {
+    /// The folder that it is to be in.
+    pub parent: Ino,
+    /// Its name there.
+    pub name: &'w [u8],
+    /// What it is to be.
+    pub given: &'w Given,
+    /// Its bytes; of a symbolic link, where it leads.
+    pub value: &'w [u8],
+}
+
 impl Fs {
-    /// Puts a node with its value under a name that is free: of a symbolic link the value is where
-    /// it leads.
-    pub fn put_whole(&self, parent: Ino, name: &[u8], given: Given, value: &[u8]) -> Result<Ino> {
+    /// Puts a node with its value under a name that is free.
+    pub fn put_whole(&self, whole: Whole<'_>) -> Result<Ino> {
         self.check_writable()?;
+        self.put_checked(whole)
+    }
+
+    /// Puts nodes in one commit: all of them, or, on error, none.
+    pub fn put_together(&self, all: &[Whole<'_>]) -> Result<Vec<Ino>> {
+        self.check_writable()?;
+        let batch = self.namespace().batch()?;
+        let put: Result<Vec<Ino>> = all.iter().map(|whole| self.put_checked(*whole)).collect();
+        let put = put?;
+        batch.commit()?;
+        Ok(put)
+    }
+
+    fn put_checked(&self, whole: Whole<'_>) -> Result<Ino> {
+        let Whole { parent, name, given, value } = whole;
         if given.kind == NodeKind::Folder {
             refuse!(EISDIR, "a folder has no value");
         }
@@ -41,7 +68,8 @@ impl Fs {
         let (kind, mode, rdev) = (given.kind, given.mode & 0o7777, given.rdev);
         let kept = PosixProperties { kind, mode, gid: given.maker.gid, rdev };
         let properties = kept.section(given.written, given.accessed);
-        let object = NewObject { properties, attrs: given.attrs, ..NewObject::blob() };
+        let attrs = given.attrs.clone();
+        let object = NewObject { properties, attrs, ..NewObject::blob() };
         let index = Some(IndexMode::None);
         let placement = Placement { index, owner: Some(given.maker.uid), ..Placement::default() };
         let put = self.namespace().put(group, name, &object, value, placement);

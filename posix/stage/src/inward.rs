@@ -1,7 +1,7 @@
 //! Stage-in: trees of the kernel's file systems brought into a pool.
 //!
 //! *Protocol*. A file of at most [`SMALL`] bytes comes in one commit, with its mode, times and
-//! attributes. A larger one is made under a name of its own in the stage's [work folder](WORK),
+//! attributes; small files that are new come together, up to 64 of them. A larger one is made under a name of its own in the stage's [work folder](WORK),
 //! part by part; how many parts are there, an attribute says ([`PARTS`]). When all are, it gets
 //! what else it is to have, and then, in one commit, its own name. Whoever dies leaves whole files,
 //! and parts that the next one goes on with. A source that was changed while it was read is read
@@ -21,7 +21,7 @@ use engram::faults::step;
 use engram::{Clash, Member, Value};
 use engram_fs::xattr::value_of_bytes;
 use engram_fs::{
-    Changes, Errno, Fs, Given, Handle, Ino, Maker, NodeKind, OpenFlags, ROOT, Stat, Time,
+    Changes, Errno, Fs, Given, Handle, Ino, Maker, NodeKind, OpenFlags, ROOT, Stat, Time, Whole,
 };
 use rustix::fs::{Advice, SeekFrom};
 
@@ -45,6 +45,8 @@ pub const SMALL: u64 = 1 << 20;
 const PIECE: usize = 256 << 10;
 /// So often a source is read that others change meanwhile.
 const READS: u32 = 3;
+/// So many small files come in one commit at most, and so many bytes of them.
+const GATHERED: (usize, usize) = (64, 1 << 20);
 
 /// What is to be brought, and where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +119,39 @@ struct FirstName {
     name: Vec<u8>,
     /// What it is in the pool, once it is there.
     node: Option<Ino>,
+}
+
+/// What a thread works with.
+struct Worker<'b> {
+    buffer: Vec<u8>,
+    /// Small files that were read, and are not in the pool yet.
+    read: Vec<ReadFile<'b>>,
+}
+
+/// A small file that was read.
+struct ReadFile<'b> {
+    /// The folder that it is to be in.
+    folder: Ino,
+    name: &'b [u8],
+    from: PathBuf,
+    given: Given,
+    bytes: Vec<u8>,
+    line: Line,
+}
+
+impl ReadFile<'_> {
+    fn whole(&self) -> Whole<'_> {
+        let ReadFile { folder, name, given, bytes, .. } = self;
+        Whole { parent: *folder, name, given, value: bytes }
+    }
+}
+
+/// What came of an entry.
+enum Copied {
+    /// It is in the pool, by this number.
+    There(Ino),
+    /// It was read, and is to be put under a name that is free.
+    Read { given: Given, bytes: Vec<u8>, sum: Sum },
 }
 
 /// What tells a file of the kernel's from all others.
@@ -261,13 +296,14 @@ impl StageIn<'_> {
         std::thread::scope(|scope| {
             for _ in 0..self.options.workers.max(1).min(all.len()) {
                 scope.spawn(|| {
-                    let mut buffer = vec![0; PIECE];
+                    let mut worker = Worker { buffer: vec![0; PIECE], read: Vec::new() };
                     while let Some((brought, entry)) = all.get(next.fetch_add(1, Relaxed)) {
                         if self.progress.is_stopped() {
-                            return;
+                            break;
                         }
-                        self.copy(brought, entry, &mut buffer);
+                        self.copy(brought, entry, &mut worker);
                     }
+                    self.put_read(&mut worker.read);
                 });
             }
         });
@@ -291,7 +327,7 @@ impl StageIn<'_> {
         }
     }
 
-    fn copy(&self, brought: &Brought, entry: &TreeEntry, buffer: &mut [u8]) {
+    fn copy<'b>(&self, brought: &'b Brought, entry: &'b TreeEntry, worker: &mut Worker<'b>) {
         let Some(folder) = brought.folders[entry.folder as usize] else { return };
         if !self.is_first_name(entry, folder, brought.name(entry)) {
             return;
@@ -301,14 +337,59 @@ impl StageIn<'_> {
             return;
         }
         let copy = Copy { stage: self, brought, entry, folder, from: &from };
-        match copy.run(buffer) {
-            Ok(node) => {
+        match copy.run(&mut worker.buffer) {
+            Ok(Copied::There(node)) => {
                 if let Some(first) = self.linked().get_mut(&key_of(entry)) {
                     first.node = Some(node);
                 }
             }
+            Ok(Copied::Read { given, bytes, sum }) => {
+                let line = copy.line(What::File, bytes.len() as u64, sum);
+                let name = brought.name(entry);
+                worker.read.push(ReadFile { folder, name, from, given, bytes, line });
+                let nbytes: usize = worker.read.iter().map(|file| file.bytes.len()).sum();
+                let is_slow = self.pace.limits() != (None, None);
+                if is_slow || worker.read.len() >= GATHERED.0 || nbytes >= GATHERED.1 {
+                    self.put_read(&mut worker.read);
+                }
+            }
             Err(failure) => self.note(&from, failure),
         }
+    }
+
+    /// Puts files that were read under their names: all in one commit, or, if that cannot be, each
+    /// in its own.
+    fn put_read(&self, files: &mut Vec<ReadFile<'_>>) {
+        let together = files.len() > 1 && self.put_together(files).is_ok();
+        for file in files.drain(..) {
+            let put = match together {
+                true => Ok(()),
+                false => self.put_one(&file).map_err(|error| match error.code {
+                    libc::EEXIST => is_there(&file.line.path),
+                    _ => error.into(),
+                }),
+            };
+            match put {
+                Ok(()) => {
+                    self.progress.bytes_done.fetch_add(file.line.size, Relaxed);
+                    self.progress.done(file.line);
+                }
+                Err(failure) => self.note(&file.from, failure),
+            }
+        }
+    }
+
+    fn put_one(&self, file: &ReadFile<'_>) -> engram_fs::Result<()> {
+        self.fs.put_whole(file.whole())?;
+        step!("stage.put");
+        Ok(())
+    }
+
+    fn put_together(&self, files: &[ReadFile<'_>]) -> engram_fs::Result<()> {
+        let all: Vec<Whole<'_>> = files.iter().map(ReadFile::whole).collect();
+        self.fs.put_together(&all)?;
+        step!("stage.put-together");
+        Ok(())
     }
 
     /// Gives files their further names.
@@ -411,9 +492,13 @@ impl StageIn<'_> {
 
 /// The attributes that a copy of a node outside is to have.
 fn attributes(path: &Path) -> Done<Vec<(String, Value)>> {
-    let found = tree::attributes(path)?.into_iter();
-    let kept = found.filter(|(key, _)| !key.starts_with("engram."));
-    Ok(kept.map(|(key, value)| (key, value_of_bytes(&value))).collect())
+    Ok(kept(tree::attributes(path)?))
+}
+
+/// Attributes as the pool keeps them; what it says of its own is not told by a source.
+fn kept(attributes: Vec<(String, Vec<u8>)>) -> Vec<(String, Value)> {
+    let others = attributes.into_iter().filter(|(key, _)| !key.starts_with("engram."));
+    others.map(|(key, value)| (key, value_of_bytes(&value))).collect()
 }
 
 /// One entry that is copied.
@@ -435,8 +520,8 @@ impl Copy<'_> {
         Line { what, size, sum, path: self.brought.path(self.entry) }
     }
 
-    /// Copies it, unless it is there; its number.
-    fn run(&self, buffer: &mut [u8]) -> Done<Ino> {
+    /// Copies it, unless it is there.
+    fn run(&self, buffer: &mut [u8]) -> Done<Copied> {
         let there = match self.stage.fs.lookup(self.folder, self.name()) {
             Ok(stat) => Some(stat),
             Err(error) if error.code == libc::ENOENT => None,
@@ -444,8 +529,8 @@ impl Copy<'_> {
         };
         match self.entry.outside.kind {
             NodeKind::File => self.file(there, buffer),
-            NodeKind::Symlink => self.symlink(there),
-            _ => self.special(there),
+            NodeKind::Symlink => self.symlink(there).map(Copied::There),
+            _ => self.special(there).map(Copied::There),
         }
     }
 
@@ -468,7 +553,7 @@ impl Copy<'_> {
         }
     }
 
-    fn file(&self, there: Option<Stat>, buffer: &mut [u8]) -> Done<Ino> {
+    fn file(&self, there: Option<Stat>, buffer: &mut [u8]) -> Done<Copied> {
         let Copy { stage, entry, .. } = self;
         let staged = match &there {
             Some(there) if there.kind == NodeKind::File => Staged::of(stage.fs, there.ino)?,
@@ -480,52 +565,63 @@ impl Copy<'_> {
             && (sum.sha256.is_some() || !stage.options.sha256)
         {
             stage.progress.reused(self.line(What::File, source.size, sum));
-            return Ok(there.ino);
+            return Ok(Copied::There(there.ino));
         }
         if let Some(there) = &there
             && !self.replaces(there, staged.as_ref())?
         {
             stage.progress.looked(0);
-            return Ok(there.ino);
+            return Ok(Copied::There(there.ino));
         }
+        let mut outside = entry.outside;
         for _ in 0..READS {
             let source = tree::open_to_read(self.from)?;
-            let Some(outside) = Outside::of(&source.metadata()?) else { continue };
-            if outside.kind != NodeKind::File {
-                return Err(Failure::One("is no file any more: stage it again".to_owned()));
-            }
-            let copied = if outside.seen.size <= SMALL {
-                self.small(&source, &outside, there.is_some())?
-            } else {
-                self.large(&source, &outside, buffer)?
-            };
-            if let Some((node, sum)) = copied {
+            if outside.seen.size <= SMALL {
+                if let Some((given, bytes, sum)) = self.read(&source, &outside)? {
+                    // One that has several names is there before they are given to it.
+                    if there.is_none() && outside.names < 2 && !self.is_read_again() {
+                        return Ok(Copied::Read { given, bytes, sum });
+                    }
+                    let node = self.put(&given, &bytes, there.is_some())?;
+                    stage.progress.bytes_done.fetch_add(bytes.len() as u64, Relaxed);
+                    stage.progress.done(self.line(What::File, bytes.len() as u64, sum));
+                    return Ok(Copied::There(node));
+                }
+            } else if let Some((node, sum)) =
+                self.large(&source, &outside, there.is_some(), buffer)?
+            {
                 stage.progress.done(self.line(What::File, outside.seen.size, sum));
-                return Ok(node);
+                return Ok(Copied::There(node));
             }
+            // It is another one than it was.
+            outside = match Outside::of(&source.metadata()?) {
+                Some(now) if now.kind == NodeKind::File => now,
+                _ => return Err(Failure::One("is no file any more: stage it again".to_owned())),
+            };
         }
         Err(Failure::One(format!(
             "has changed while it was read, {READS} times: stage it when nobody writes to it"
         )))
     }
 
-    /// Copies a small file in one commit; `None`: it has changed meanwhile.
-    fn small(&self, source: &File, outside: &Outside, replaces: bool) -> Done<Option<(Ino, Sum)>> {
+    /// Reads a small file, and what it is to be in the pool; `None`: it is not as it was seen.
+    fn read(&self, source: &File, outside: &Outside) -> Done<Option<(Given, Vec<u8>, Sum)>> {
         let stage = self.stage;
         if !stage.pace.bytes(outside.seen.size, || stage.progress.is_stopped()) {
             return Err(stopped());
         }
         let mut bytes = vec![0; outside.seen.size as usize];
         match source.read_exact_at(&mut bytes, 0) {
-            // It has become shorter.
+            // It has become shorter, or is a folder now.
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) if error.raw_os_error() == Some(libc::EISDIR) => return Ok(None),
             read => read?,
         }
+        let mut attrs = kept(tree::attributes_of(source)?);
         if Seen::of(&source.metadata()?) != outside.seen {
             return Ok(None);
         }
         let sum = Sum::of(&bytes, stage.options.sha256);
-        let mut attrs = attributes(self.from)?;
         let staged = Staged { source: outside.seen, sum: Some(sum) };
         attrs.push((staged::KEY.to_owned(), staged.value()));
         let given = Given {
@@ -537,29 +633,51 @@ impl Copy<'_> {
             accessed: outside.accessed,
             attrs,
         };
-        let node = self.put(given, &bytes, replaces)?;
-        stage.progress.bytes_done.fetch_add(outside.seen.size, Relaxed);
-        Ok(Some((node, sum)))
+        Ok(Some((given, bytes, sum)))
     }
 
     /// Puts a node under its name, in place of what has it.
-    fn put(&self, given: Given, value: &[u8], replaces: bool) -> Done<Ino> {
+    fn put(&self, given: &Given, value: &[u8], replaces: bool) -> Done<Ino> {
         let stage = self.stage;
-        if !replaces {
-            let node = stage.fs.put_whole(self.folder, self.name(), given, value)?;
-            step!("stage.put");
-            return Ok(node);
+        let is_looked_at = given.kind == NodeKind::File && self.is_read_again();
+        let whole = Whole { parent: self.folder, name: self.name(), given, value };
+        if !replaces && !is_looked_at {
+            return match stage.fs.put_whole(whole) {
+                Err(error) if error.code == libc::EEXIST => {
+                    Err(is_there(&self.brought.path(self.entry)))
+                }
+                put => Ok(put?),
+            };
         }
         let hidden = self.hidden();
         let _ = stage.fs.unlink(stage.work, hidden.as_bytes());
-        let node = stage.fs.put_whole(stage.work, hidden.as_bytes(), given, value)?;
-        self.take_name(&hidden)?;
+        let name = hidden.as_bytes();
+        let node = stage.fs.put_whole(Whole { parent: stage.work, name, ..whole })?;
+        if is_looked_at {
+            let flags = OpenFlags { read: true, ..OpenFlags::default() };
+            let sum = Sum::of(value, false);
+            look(&stage.fs.open(node, flags)?, value.len() as u64, sum, &mut vec![0; PIECE])?;
+        }
+        self.take_name(&hidden, replaces)?;
         Ok(node)
     }
 
-    fn take_name(&self, hidden: &str) -> Done<()> {
+    /// Whether copies are read again before they have their names.
+    fn is_read_again(&self) -> bool {
+        self.stage.options.verify == Verify::Readback
+    }
+
+    /// Takes the name, of what had it if there was something, and of nothing else.
+    fn take_name(&self, hidden: &str, replaces: bool) -> Done<()> {
         let (fs, work) = (self.stage.fs, self.stage.work);
-        fs.rename(work, hidden.as_bytes(), self.folder, self.name(), Clash::Replace)?;
+        let clash = if replaces { Clash::Replace } else { Clash::Refuse };
+        match fs.rename(work, hidden.as_bytes(), self.folder, self.name(), clash) {
+            Err(error) if error.code == libc::EEXIST => {
+                let _ = fs.unlink(work, hidden.as_bytes());
+                return Err(is_there(&self.brought.path(self.entry)));
+            }
+            renamed => renamed?,
+        }
         step!("stage.taken");
         Ok(())
     }
@@ -575,6 +693,7 @@ impl Copy<'_> {
         &self,
         source: &File,
         outside: &Outside,
+        replaces: bool,
         buffer: &mut [u8],
     ) -> Done<Option<(Ino, Sum)>> {
         let stage = self.stage;
@@ -612,7 +731,7 @@ impl Copy<'_> {
             return Ok(None);
         }
         let sum = sum.done();
-        if stage.options.verify == Verify::Readback {
+        if self.is_read_again() {
             look(&copy, outside.seen.size, sum, buffer)?;
         }
         let staged = Staged { source: outside.seen, sum: Some(sum) };
@@ -620,7 +739,7 @@ impl Copy<'_> {
         stage.fs.namespace().delete_attr(Member::Object(copy.ino()), PARTS)?;
         stage.give(copy.ino(), self.from, outside, own)?;
         step!("stage.given");
-        self.take_name(&hidden)?;
+        self.take_name(&hidden, replaces)?;
         Ok(Some((copy.ino(), sum)))
     }
 
@@ -710,7 +829,7 @@ impl Copy<'_> {
                 return Ok(there.ino);
             }
         }
-        let node = self.put(self.given(), target, there.is_some())?;
+        let node = self.put(&self.given(), target, there.is_some())?;
         stage.progress.done(line);
         Ok(node)
     }
@@ -724,7 +843,7 @@ impl Copy<'_> {
                 return Ok(there.ino);
             }
         }
-        let node = self.put(self.given(), b"", there.is_some())?;
+        let node = self.put(&self.given(), b"", there.is_some())?;
         stage.progress.looked(0);
         Ok(node)
     }

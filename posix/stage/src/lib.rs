@@ -33,13 +33,14 @@
 #![deny(missing_docs)]
 
 /// The steps of a stage at which a test lets it die.
-pub const STEPS: [&str; 14] = [
+pub const STEPS: [&str; 15] = [
     "stage.begun",
     "stage.part-copied",
     "stage.part-noted",
     "stage.given",
     "stage.taken",
     "stage.put",
+    "stage.put-together",
     "stage.part-written",
     "stage.part-logged",
     "stage.copy-written",

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -58,6 +58,8 @@ struct OutFolder {
     path: String,
     /// Whether it is there, so that something can be put into it.
     made: bool,
+    /// Whether this stage has made it: nothing else is in it.
+    is_new: bool,
 }
 
 /// Anything else on its way.
@@ -195,7 +197,14 @@ impl StageOut<'_> {
             }
             _ => return Err(Failure::One(format!("cannot become {}", to.display()))),
         };
-        let first = OutFolder { ino: stat.ino, stat, to: folder, path: String::new(), made: false };
+        let first = OutFolder {
+            ino: stat.ino,
+            stat,
+            to: folder,
+            path: String::new(),
+            made: false,
+            is_new: false,
+        };
         let mut brought = Brought {
             folders: vec![first],
             entries: Vec::new(),
@@ -232,7 +241,14 @@ impl StageOut<'_> {
         for (entry, stat) in listed(self.fs, ino)? {
             if stat.kind == NodeKind::Folder {
                 let (to, path) = (to.join(&entry.name), joined(&path, &entry.name));
-                brought.folders.push(OutFolder { ino: stat.ino, stat, to, path, made: false });
+                brought.folders.push(OutFolder {
+                    ino: stat.ino,
+                    stat,
+                    to,
+                    path,
+                    made: false,
+                    is_new: false,
+                });
             } else {
                 brought.entries.push(OutEntry { folder, name: entry.name, stat });
             }
@@ -246,7 +262,8 @@ impl StageOut<'_> {
             0 => fs::create_dir_all(to),
             _ => DirBuilder::new().mode(0o700).create(to),
         };
-        brought.folders[number].made = match made {
+        let is_new = number > 0 && made.is_ok();
+        let is_made = match made {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && to.is_dir() => true,
             Err(error) if number == 0 => return Err(outside(error)),
@@ -255,6 +272,8 @@ impl StageOut<'_> {
                 false
             }
         };
+        let folder = &mut brought.folders[number];
+        (folder.made, folder.is_new) = (is_made, is_new);
         Ok(())
     }
 
@@ -438,7 +457,8 @@ impl StageOut<'_> {
         } else {
             self.maker
         };
-        if self.options.keep_owners {
+        let now = open.metadata().map_err(outside)?;
+        if self.options.keep_owners && (now.uid(), now.gid()) != (owner.uid, owner.gid) {
             let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
             rustix::fs::fchown(open, Some(uid), Some(gid)).map_err(outside)?;
         }
@@ -512,7 +532,11 @@ impl Copy<'_> {
     }
 
     fn run(&self, buffers: &mut (Vec<u8>, Aligned)) -> Done<()> {
-        let there = match fs::symlink_metadata(self.to) {
+        let found = match self.brought.folders[self.entry.folder].is_new {
+            true => Err(io::ErrorKind::NotFound.into()),
+            false => fs::symlink_metadata(self.to),
+        };
+        let there = match found {
             Ok(meta) => Some(meta),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(outside(error)),
@@ -576,19 +600,16 @@ impl Copy<'_> {
                 open.sync_all().map_err(outside)?;
             }
             step!("stage.copy-written");
-            drop(open);
             if stage.options.verify == Verify::Readback {
                 self.look(&part, stat.size, sum, &mut buffers.1)?;
             }
             step!("stage.copy-looked-at");
-            let seen = |at: &Path| fs::symlink_metadata(at).map(|meta| Seen::of(&meta));
-            let copy = seen(&part).map_err(outside)?;
-            let copied = Written { source: source_of(&stat), copy, sum };
+            let seen = || open.metadata().map(|meta| Seen::of(&meta)).map_err(outside);
+            let copied = Written { source: source_of(&stat), copy: seen()?, sum };
             brought.log.note_naming(&path, &copied)?;
             self.take_name(&part, there.is_some())?;
             step!("stage.copy-named");
-            let copy = seen(to).map_err(outside)?;
-            brought.log.note_written(&path, &Written { copy, ..copied })?;
+            brought.log.note_written(&path, &Written { copy: seen()?, ..copied })?;
             step!("stage.copy-logged");
             self.told(What::File, stat.size, sum, false);
             return Ok(());
@@ -664,16 +685,14 @@ impl Copy<'_> {
         };
         let file = open(parts == 0).map_err(outside)?;
         let part_bytes = stage.options.part;
-        let durable = (parts * part_bytes).min(stat.size);
-        let durable = if file.metadata().map_err(outside)?.len() < durable {
+        let mut durable = (parts * part_bytes).min(stat.size);
+        if durable > 0 && file.metadata().map_err(outside)?.len() < durable {
             // What the log says was lost with the file.
             file.set_len(0).map_err(outside)?;
-            0
-        } else {
-            durable
-        };
+            durable = 0;
+        }
         let mut sum = RunningSum::new(stage.options.sha256);
-        let mut at = 0;
+        let (mut at, mut written) = (0, 0);
         while at < stat.size {
             let (data, hole) = next_data(source, at, stat.size)?;
             sum.add_zeros(data - at);
@@ -693,6 +712,7 @@ impl Copy<'_> {
                         return Err(stopped());
                     }
                     file.write_all_at(&buffer[..count], at).map_err(outside)?;
+                    written = at + count as u64;
                 }
                 at += count as u64;
                 stage.progress.bytes_done.fetch_add(count as u64, Relaxed);
@@ -704,7 +724,8 @@ impl Copy<'_> {
                 }
             }
         }
-        if file.metadata().map_err(outside)?.len() != stat.size {
+        if written != stat.size || parts > 0 {
+            // A hole at its end; or a part that was longer once.
             file.set_len(stat.size).map_err(outside)?;
         }
         let now = source.stat()?;
@@ -742,7 +763,6 @@ impl Copy<'_> {
     fn special(&self, there: Option<&fs::Metadata>) -> Done<()> {
         let stat = &self.entry.stat;
         if let Some(there) = there {
-            use std::os::unix::fs::MetadataExt;
             let same = NodeKind::of_mode(there.mode()) == Some(stat.kind);
             if (same && there.rdev() == stat.rdev) || !self.replaces(there, None)? {
                 self.stage.progress.looked(0);

@@ -11,7 +11,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use engram_fs::NodeKind;
-use rustix::fs::{lgetxattr, lgetxattr_query, llistxattr, llistxattr_query};
+use rustix::fs::{
+    fgetxattr, fgetxattr_query, flistxattr, flistxattr_query, lgetxattr, lgetxattr_query,
+    llistxattr, llistxattr_query,
+};
 use rustix::io::Errno;
 
 /// What tells a file's present state from any other: if all of it is the same, the bytes are.
@@ -181,23 +184,25 @@ impl Tree {
 
     fn list(&mut self, root: &Path, folder: u32, each: &mut impl FnMut(&Path) -> bool) {
         let below = self.folders[folder as usize].path.clone();
-        let mut names: Vec<OsString> = Vec::new();
+        let mut found: Vec<(OsString, io::Result<Metadata>)> = Vec::new();
         let listed = fs::read_dir(root.join(&below)).and_then(|entries| {
             for entry in entries {
-                names.push(entry?.file_name());
+                let entry = entry?;
+                // Of the entry itself, also of a link.
+                found.push((entry.file_name(), entry.metadata()));
             }
             Ok(())
         });
         if let Err(error) = listed {
             self.unseen.push(Unseen { path: below.clone(), why: error.to_string() });
         }
-        names.sort();
-        for name in names {
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        for (name, meta) in found {
             let path = below.join(&name);
             if !each(&path) {
                 continue;
             }
-            match fs::symlink_metadata(root.join(&path)) {
+            match meta {
                 // It has gone since.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => self.unseen.push(Unseen { path, why: error.to_string() }),
@@ -235,7 +240,21 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
 /// The extended attributes of users that a node outside has: each name behind `user.`, and its
 /// value. None, where the file system keeps none.
 pub fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let names = match grown(|| llistxattr_query(path), |into| llistxattr(path, into)) {
+    let names = grown(|| llistxattr_query(path), |into| llistxattr(path, into));
+    told(names, |name| grown(|| lgetxattr_query(path, name), |into| lgetxattr(path, name, into)))
+}
+
+/// The same of a file that is open.
+pub fn attributes_of(file: &File) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let names = grown(|| flistxattr_query(file), |into| flistxattr(file, into));
+    told(names, |name| grown(|| fgetxattr_query(file, name), |into| fgetxattr(file, name, into)))
+}
+
+fn told(
+    names: rustix::io::Result<Vec<u8>>,
+    value: impl Fn(&[u8]) -> rustix::io::Result<Vec<u8>>,
+) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let names = match names {
         Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         names => names?,
     };
@@ -245,7 +264,7 @@ pub fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
         else {
             continue;
         };
-        match grown(|| lgetxattr_query(path, name), |into| lgetxattr(path, name, into)) {
+        match value(name) {
             // It has been removed since.
             Err(Errno::NODATA) => {}
             value => all.push((key.to_owned(), value?)),

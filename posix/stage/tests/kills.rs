@@ -85,7 +85,7 @@ fn contents(root: &Path) -> BTreeMap<String, Vec<u8>> {
 fn in_pool(pool: &Pool) -> BTreeMap<String, Vec<u8>> {
     let fs = fs_of(pool);
     let mut all = BTreeMap::new();
-    for path in ["a", "large", "b/large", "b/small"] {
+    for path in ["a", "large", "middle", "b/large", "b/small"] {
         let walked = match fs.walk(engram_fs::ROOT, &format!("in/{path}")) {
             Err(error) if error.code == libc::ENOENT => continue,
             walked => walked.unwrap(),
@@ -124,6 +124,8 @@ fn made(folder: &Path) -> PathBuf {
     };
     fs::write(from.join("a"), bytes(1, 5000)).unwrap();
     fs::write(from.join("large"), bytes(2, 3 * MIB + 77)).unwrap();
+    // As much as comes in one commit, with what is before it; the next one comes alone.
+    fs::write(from.join("middle"), bytes(4, MIB)).unwrap();
     fs::write(from.join("b/small"), b"small").unwrap();
     let sparse = fs::File::create(from.join("b/large")).unwrap();
     sparse.set_len(4 * MIB).unwrap();
