@@ -53,7 +53,7 @@ def inward(setting: Setting) -> Iterator[Line]:
         def again() -> float:
             with engram.open(path) as opened:
                 if "in" in opened:
-                    opened.delete("in", recursive=True)
+                    del opened["in"]
             start = time.perf_counter()
             made.whole(engram.stage.bring_in(path, {str(source): "in"}))
             return time.perf_counter() - start

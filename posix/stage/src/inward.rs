@@ -362,19 +362,16 @@ impl StageIn<'_> {
     fn put_read(&self, files: &mut Vec<ReadFile<'_>>) {
         let together = files.len() > 1 && self.put_together(files).is_ok();
         for file in files.drain(..) {
-            let put = match together {
-                true => Ok(()),
-                false => self.put_one(&file).map_err(|error| match error.code {
-                    libc::EEXIST => is_there(&file.line.path),
-                    _ => error.into(),
-                }),
-            };
+            let put = if together { Ok(()) } else { self.put_one(&file) };
             match put {
+                Err(error) if error.code == libc::EEXIST => {
+                    self.note(&file.from, is_there(&file.line.path));
+                }
+                Err(error) => self.note(&file.from, error.into()),
                 Ok(()) => {
                     self.progress.bytes_done.fetch_add(file.line.size, Relaxed);
                     self.progress.done(file.line);
                 }
-                Err(failure) => self.note(&file.from, failure),
             }
         }
     }

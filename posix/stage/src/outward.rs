@@ -532,9 +532,10 @@ impl Copy<'_> {
     }
 
     fn run(&self, buffers: &mut (Vec<u8>, Aligned)) -> Done<()> {
-        let found = match self.brought.folders[self.entry.folder].is_new {
-            true => Err(io::ErrorKind::NotFound.into()),
-            false => fs::symlink_metadata(self.to),
+        let found = if self.brought.folders[self.entry.folder].is_new {
+            Err(io::ErrorKind::NotFound.into())
+        } else {
+            fs::symlink_metadata(self.to)
         };
         let there = match found {
             Ok(meta) => Some(meta),
