@@ -10,13 +10,16 @@ import fcntl
 import os
 import pwd
 import re
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -38,6 +41,7 @@ PACKAGES = {
 }
 USERS = ("games", "news")
 """Two users that Debian has, who share no group."""
+PACKAGES_OF_PYTHON = f"{ROOT}/python:{sysconfig.get_path('purelib')}"
 PATIENCE_S = 90.0
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 CONF = """
@@ -86,14 +90,7 @@ def why_not() -> str:
         return "this Slurm has no burst_buffer_lua.so"
     if subprocess.run(["unshare", "-u", "true"], capture_output=True, check=False).returncode:
         return "this container's root may not unshare namespaces"
-    seen = subprocess.run(
-        as_user(USERS[0], sys.executable, "-c", "import engram"),
-        capture_output=True,
-        check=False,
-        cwd="/",
-        env=environment(),
-    )
-    return "" if seen.returncode == 0 else f"user {USERS[0]} may not read this package"
+    return "" if python() else f"user {USERS[0]} may not read this package, or no Python"
 
 
 def install() -> str:
@@ -125,10 +122,26 @@ def install() -> str:
     return ""
 
 
+@cache
+def python() -> str:
+    """Return a Python that ordinary users may run with this package; "" if there is none.
+
+    It is the one that runs this, or the system's of the same version.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for program in (sys.executable, f"/usr/bin/{version}"):
+        tried = shlex.join([program, "-P", "-c", "import engram, typer"])
+        # A shell in between: what root starts itself may be where a user cannot look.
+        line = as_user(USERS[0], "sh", "-c", f"{tried}; exit $?")
+        done = subprocess.run(line, capture_output=True, check=False, cwd="/", env=environment())
+        if done.returncode == 0:
+            return program
+    return ""
+
+
 def environment(**more: str) -> dict[str, str]:
     """Return the environment in which daemons and users work."""
-    package = str(ROOT / "python")
-    return {"PATH": PATH, "PYTHONPATH": package, "LC_ALL": "C.UTF-8", "TZ": "UTC", **more}
+    return {"PATH": PATH, "PYTHONPATH": PACKAGES_OF_PYTHON, "LC_ALL": "C.UTF-8", "TZ": "UTC", **more}
 
 
 def as_user(user: str, *command: str) -> list[str]:
@@ -136,6 +149,12 @@ def as_user(user: str, *command: str) -> list[str]:
     found = pwd.getpwnam(user)
     who = [f"--reuid={found.pw_uid}", f"--regid={found.pw_gid}", "--clear-groups"]
     return ["setpriv", *who, "--", *command]
+
+
+def in_pool(script: str) -> str:
+    """Return a line of a job script that runs this where the job's pool is /p."""
+    engram = f"{python()} -P -m engram run -p $ENGRAM_POOL=/p --"
+    return f"{engram} sh -e -c {shlex.quote(script)}"
 
 
 def wait_for(what: str, condition: Callable[[], object], seconds: float = PATIENCE_S) -> None:
@@ -295,7 +314,7 @@ class Cluster:
             shutil.copy(path, conf)
         if script:
             (conf / "burst_buffer.lua").write_text(script, encoding="utf-8")
-        helper = f"env PYTHONPATH={ROOT}/python {sys.executable} -P -m engram.slurm"
+        helper = f"env PYTHONPATH={PACKAGES_OF_PYTHON} {python()} -P -m engram.slurm"
         said = {
             "helper": helper,
             "base": str(self.base),
@@ -397,6 +416,18 @@ class Cluster:
         os.chown(script, found.pw_uid, found.pw_gid)
         return self.run("sbatch", *options, str(script), user=user, cwd=home)
 
+    def tree(self, name: str, files: dict[str, str], user: str = USERS[0]) -> Path:
+        """Make a folder of these files in a user's home, and return it."""
+        folder = self.home(user) / name
+        found = pwd.getpwnam(user)
+        for file, text in files.items():
+            path = folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, found.pw_uid, found.pw_gid)
+        return folder
+
     def facts(self, job: str) -> dict[str, str]:
         """Return what Slurm knows of a job."""
         said = self.run("scontrol", "-o", "show", "job", job)
@@ -420,9 +451,8 @@ class Cluster:
     def wait_until_torn_down(self, job: str) -> None:
         """Wait until nothing of a job's burst buffer is at work any more."""
         wait_for(
-            f"job {job} torn down: {self.log()}",
-            lambda: f"Name={job} " not in self.run("scontrol", "show", "burst")
-            and f"JobID={job}" not in self.run("scontrol", "show", "burst"),
+            f"job {job} torn down",
+            lambda: not re.search(rf"\b{job}\b.*State", self.run("scontrol", "show", "burst")),
         )
 
     def bbstat(self, user: str = "") -> str:

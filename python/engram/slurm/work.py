@@ -80,6 +80,8 @@ def _be_user_and_end(plan: Plan, task: Callable[[Plan], Done], writing: int) -> 
         os.environ.update(HOME=user.pw_dir, USER=user.pw_name, LOGNAME=user.pw_name)
         try:
             answer: tuple[str, Done] = ("", task(plan))
+        except PermissionError as error:
+            answer = (f"user {plan.uid}: {error}", Done())
         except (EngramError, OSError) as error:
             answer = (str(error) or type(error).__name__, Done())
         with open(writing, "w", encoding="utf-8") as pipe:
