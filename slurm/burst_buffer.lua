@@ -233,7 +233,11 @@ local function pool_of(plan, copy)
       or "the job has several pools: say which, by name=")
 end
 
-local function added(plan, number, verb, given)
+local function added(conf, plan, number, verb, given)
+   local device = given.mode and given.mode:match("^%a+dax$")
+   if device and conf[device] == "" then
+      refuse("mode=%s: this cluster has no such memory (%s= in engram.conf is empty)", device, device)
+   end
    if verb == "stage_in" or verb == "stage_out" then
       given.number = number
       table.insert(verb == "stage_in" and plan.into or plan.out, given)
@@ -263,7 +267,7 @@ local function plan_of(conf, script)
       refuse("line %d: #%s: %s", number, conf.directive, why.text)
    end
    for _, line in ipairs(directives(conf, script)) do
-      at(line.number, function() added(plan, line.number, directive(line.text)) end)
+      at(line.number, function() added(conf, plan, line.number, directive(line.text)) end)
    end
    for _, copies in ipairs({ plan.into, plan.out }) do
       for _, copy in ipairs(copies) do

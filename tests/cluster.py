@@ -77,6 +77,13 @@ PropagateResourceLimits=NONE
 PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=60
 """
 
+HELD = """#!/bin/sh
+for verb; do :; done
+while [ -e {folder}/hold-$verb ]; do sleep 0.1; done
+exec "$@"
+"""
+"""What stands before the helper: its steps wait while a test has a file that says so."""
+
 
 def why_not() -> str:
     """Give the reason for which there can be no cluster here; "" if it can."""
@@ -141,7 +148,13 @@ def python() -> str:
 
 def environment(**more: str) -> dict[str, str]:
     """Return the environment in which daemons and users work."""
-    return {"PATH": PATH, "PYTHONPATH": PACKAGES_OF_PYTHON, "LC_ALL": "C.UTF-8", "TZ": "UTC", **more}
+    return {
+        "PATH": PATH,
+        "PYTHONPATH": PACKAGES_OF_PYTHON,
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        **more,
+    }
 
 
 def as_user(user: str, *command: str) -> list[str]:
@@ -314,7 +327,9 @@ class Cluster:
             shutil.copy(path, conf)
         if script:
             (conf / "burst_buffer.lua").write_text(script, encoding="utf-8")
-        helper = f"env PYTHONPATH={PACKAGES_OF_PYTHON} {python()} -P -m engram.slurm"
+        helper = f"{conf}/held env PYTHONPATH={PACKAGES_OF_PYTHON} {python()} -P -m engram.slurm"
+        (conf / "held").write_text(HELD.format(folder=self.folder), encoding="ascii")
+        (conf / "held").chmod(0o755)
         said = {
             "helper": helper,
             "base": str(self.base),
@@ -427,6 +442,22 @@ class Cluster:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, found.pw_uid, found.pw_gid)
         return folder
+
+    def hold(self, step: str) -> None:
+        """Have a step of the helper wait until it is released."""
+        (self.folder / f"hold-{step}").touch()
+
+    def release(self, step: str) -> None:
+        """Let a step go on."""
+        (self.folder / f"hold-{step}").unlink(missing_ok=True)
+
+    def burst_state(self, job: str) -> str:
+        """Return the state of a job's burst buffer, as Slurm calls it."""
+        return self.facts(job).get("BurstBufferState", "")
+
+    def wait_for_burst(self, job: str, *states: str) -> None:
+        """Wait until the burst buffer of a job is in one of these states."""
+        wait_for(f"{job} {states}", lambda: self.burst_state(job) in states)
 
     def facts(self, job: str) -> dict[str, str]:
         """Return what Slurm knows of a job."""

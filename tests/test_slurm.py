@@ -32,6 +32,8 @@ REFUSED = [
     (["pool=engram capacity=0"], "capacity=0 is no size"),
     (["pool=engram capacity=20N"], "capacity=20N is no size"),
     (["pool=engram capacity=20M mode=disk"], "mode=disk: it is one of tmpfs, fsdax, devdax"),
+    ([JOB + " mode=fsdax"], "mode=fsdax: this cluster has no such memory"),
+    ([JOB + " mode=devdax"], "mode=devdax: this cluster has no such memory"),
     ([JOB, JOB], "line 3: #BB_LUA: the job has a pool already"),
     ([JOB, "stage_inn source=/x"], "line 3: #BB_LUA: stage_inn is no directive"),
     ([JOB, "stage_in dest=x"], "line 3: #BB_LUA: source= is missing"),
@@ -92,7 +94,10 @@ def test_what_is_wrong_is_refused_by_its_line(site: Path, directives: list[str],
 def test_what_is_right_is_taken(site: Path) -> None:
     copies = ['stage_in source="/a b/c" \\', "dest=c type=file", "stage_out source=o dest=/o"]
     assert processed(site, f"{JOB} mode=tmpfs", *copies) == "0 "
-    several = ["create_persistent pool=engram name=mesh capacity=1G", "stage_in source=/x name=mesh"]
+    several = [
+        "create_persistent pool=engram name=mesh capacity=1G",
+        "stage_in source=/x name=mesh",
+    ]
     assert processed(site, JOB, *several) == "0 "
     assert processed(site, "use_persistent name=a", "destroy_persistent name=a") == "0 "
 
