@@ -567,8 +567,12 @@ function bb.test_data_out() end
 function bb.job_teardown(job, _, hurry)
    local conf = settings()
    local facts = recall(conf, "job-" .. job)
-   if not facts then return end
-   local _, plan = job_facts(conf, job)
+   if not facts then
+      forget(conf, job)
+      return
+   end
+   local plan = plan_of(conf, conf.state .. "/job-" .. job .. ".script")
+   pcall(look_up, conf, job, facts, plan) -- a pool that is gone is none to drop
    local safe = facts.ran ~= "yes" or #plan.out == 0 or facts.out == "verified"
    local own = pools_where(plan, function(p) return p.verb == "pool" end)
    local ends = pools_where(plan, function(p)
@@ -591,7 +595,7 @@ function bb.job_teardown(job, _, hurry)
       return
    end
    local text = string.format("results of job %s that nobody has verified were left on %s, %s", job,
-      facts.nodes, hurry == "true" and "for the job was ended in a hurry" or facts.text)
+      facts.nodes, facts.text ~= "" and facts.text or "for the job was ended in a hurry")
    note(conf, job, facts, "left", text)
    slurm.log_info("burst_buffer.lua: %s", text)
    return text

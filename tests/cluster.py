@@ -305,9 +305,9 @@ class Cluster:
         conf = self.folder / "conf"
         if burst_buffer:
             more += "\nBurstBufferType=burst_buffer/lua"
-            (conf / "burst_buffer.conf").write_text(
-                "StageInTimeout=120\nStageOutTimeout=120\nOtherTimeout=120\n", encoding="ascii"
-            )
+            words = ("StageInTimeout", "StageOutTimeout", "OtherTimeout")
+            lines = ["Flags=TeardownFailure", *(f"{word}=120" for word in words), ""]
+            (conf / "burst_buffer.conf").write_text("\n".join(lines), encoding="ascii")
         else:
             for name, hook in (("Prolog", "prolog"), ("Epilog", "epilog")):
                 more += f"\n{name}={conf}/{hook}"

@@ -40,7 +40,7 @@ REFUSED = [
     ([JOB, "stage_in source=x"], "source=x: write the whole path, from /"),
     ([JOB, "stage_in source=/x dest=../y"], "dest=../y: a path in the pool has no .."),
     ([JOB, "stage_in source=/x type=dir"], "type=dir: it is one of file, directory"),
-    ([JOB, "stage_in source=/x tipe=file"], "tipe= is unknown here: there are dest=, existing="),
+    ([JOB, "stage_in source=/x kind=file"], "kind= is unknown here: there are dest=, existing="),
     ([JOB, "stage_in source=/x source=/y"], "source= stands there twice"),
     ([JOB, "stage_in source=/x here"], "here is no word of the kind key=value"),
     ([JOB, "stage_out source=x"], "line 3: #BB_LUA: dest= is missing"),
