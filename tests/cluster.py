@@ -178,10 +178,15 @@ def wait_for(what: str, condition: Callable[[], object], seconds: float = PATIEN
         time.sleep(0.1)
 
 
-def clear_what_killed_runs_left() -> None:
-    """End the daemons of clusters whose test is gone, and remove what is theirs."""
+def clear_what_killed_runs_left(older_than_s: float = 60.0) -> None:
+    """End the daemons of clusters whose test is gone, and remove what is theirs.
+
+    A folder that was made just now may not have its lock yet.
+    """
     for folder in PLACES[0].glob(f"{PREFIX}*"):
         try:
+            if time.time() - folder.stat().st_mtime < older_than_s:
+                continue
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -190,7 +195,7 @@ def clear_what_killed_runs_left() -> None:
         os.close(lock)
 
 
-def _processes_of(name: str) -> list[int]:
+def processes_of(name: str) -> list[int]:
     """Return the processes that were started for a cluster: their environment names its folder."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -208,12 +213,12 @@ def _remove(name: str) -> None:
     """End all processes of a cluster, unmount what it mounted, and remove its folders."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         end = time.monotonic() + 10
-        for pid in _processes_of(name):
+        for pid in processes_of(name):
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 continue
-        while _processes_of(name) and time.monotonic() < end:
+        while processes_of(name) and time.monotonic() < end:
             time.sleep(0.05)
     for line in reversed(Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()):
         if name in (where := line.split()[1]):

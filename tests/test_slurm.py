@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -121,6 +122,33 @@ def test_each_function_tolerates_what_older_and_newer_slurms_pass(site: Path) ->
     assert "nothing is known of job 7" in call(site, "pre_run", "7", "script", "5", "60")
 
 
+@pytest.mark.parametrize(
+    ("version", "asks", "sees"),
+    [
+        ("slurm-wlm 22.05.8", [], {"secret-1": False, "secret-2": False, "4711": True}),
+        ("slurm 23.02.0", ["5", "60"], {"secret-1": True, "secret-2": False, "4712": False}),
+        ("slurm 26.05.2", ["0", "0"], {"secret-1": True, "secret-2": True, "4712": True}),
+    ],
+)
+def test_the_table_shows_users_what_is_theirs(
+    site: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    asks: list[str],
+    sees: dict[str, bool],
+) -> None:
+    (site / "state").mkdir()
+    for number, (job, uid) in enumerate((("4711", "5"), ("4712", "9")), 1):
+        (site / f"state/job-{job}").write_text(
+            f"uid = {uid}\nstage = left\ntext = secret-{number}\n"
+        )
+    (site / "scontrol").write_text(f"#!/bin/sh\necho {version}\n")
+    (site / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{site}:{os.environ['PATH']}")
+    table = call(site, "get_status", *asks)
+    assert {word: word in table for word in sees} == sees
+
+
 def test_a_comment_asks_for_a_pool() -> None:
     pools, into, out = of_comment(
         "engram capacity=2M mode=tmpfs stage_in=/pfs/a:b:c/d stage_out=o:/pfs/o"
@@ -150,12 +178,12 @@ def test_a_job_finds_its_data_and_leaves_its_results() -> None:
     if why := cluster.why_not():
         pytest.skip(why)
     with Cluster() as slurm:
-        folder = slurm.tree("in", {"numbers": "3\n1\n2\n"})
+        folder = slurm.tree("in put", {"numbers": "3\n1\n2\n"})
         results = slurm.home(cluster.USERS[0]) / "out"
         job = slurm.submit(
             [
                 "pool=engram capacity=32M",
-                f"stage_in source={folder} dest=in type=directory",
+                f'stage_in source="{folder}" dest=in type=directory',
                 f"stage_out source=out dest={results}",
             ],
             cluster.in_pool("mkdir /p/out && sort /p/in/numbers >/p/out/sorted"),

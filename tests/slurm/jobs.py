@@ -218,6 +218,16 @@ def test_a_pool_is_used_by_three_jobs(slurm: Cluster) -> None:
     wait_for("held", lambda: "no persistent pool mesh" in str(slurm.facts(fourth)))
 
 
+def test_each_job_of_an_array_has_a_pool_of_its_own(slurm: Cluster) -> None:
+    folder = slurm.tree("array-in", {"x": "x"})
+    work = in_pool("test -e /p/array-in/x && test ! -e /p/mine && echo >/p/mine && sleep 2")
+    array = slurm.submit([POOL, f"stage_in source={folder}"], work, "--array=1-2")
+    for task in ("1", "2"):
+        slurm.wait(f"{array}_{task}", "COMPLETED")
+        folder = slurm.job_folder(slurm.facts(f"{array}_{task}")["JobId"])
+        wait_for("gone", lambda folder=folder: not folder.exists())
+
+
 def test_users_see_nothing_of_each_other(slurm: Cluster) -> None:
     jobs = [Job(slurm, f"of-{user}", work=WRITES + WAITS, user=user) for user in (ALICE, BOB)]
     for job in jobs:
@@ -322,7 +332,7 @@ def test_what_does_not_fit_is_said_before_a_node_is_taken(slurm: Cluster) -> Non
     wait_for("said", lambda: "No such file" in str(slurm.facts(missing)))
     slurm.tree(late.name, {"x": "there after all"})
     slurm.wait_until_torn_down(missing)
-    slurm.run("scontrol", "release", missing, user=ALICE)
+    slurm.run("scontrol", "release", missing)
     slurm.wait(missing, "COMPLETED")
     assert "there after all" in slurm.output(missing)
     hidden = slurm.tree("hidden", {"x": "x"}, BOB)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import cluster
@@ -47,6 +51,24 @@ def test_the_prolog_makes_what_a_comment_asks_for() -> None:
         wait_for("epilog", lambda: slurm.states() == {"idle"})
         assert (slurm.job_folder(job) / "pool").exists()
         wait_for("no node drained", lambda: slurm.states() == {"idle"})
+
+
+def test_what_a_killed_run_left_is_cleared() -> None:
+    makes = "import cluster, time\nwith cluster.Cluster() as c:\n print(c.folder, flush=True)\n "
+    run = subprocess.Popen(
+        [sys.executable, "-c", makes + "time.sleep(600)"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(cluster.__file__).parent,
+    )
+    assert run.stdout is not None
+    folder = Path(run.stdout.readline().strip())
+    assert cluster.processes_of(folder.name)
+    run.kill()
+    run.wait()
+    cluster.clear_what_killed_runs_left(older_than_s=0)
+    assert not folder.exists()
+    assert not cluster.processes_of(folder.name)
 
 
 def test_each_node_of_a_job_has_its_pool() -> None:
