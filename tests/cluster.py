@@ -506,6 +506,10 @@ class Cluster:
         """Return where a job's pool lies."""
         return self.base / f"engram-job-{job}"
 
+    def wait_until_pool_is_gone(self, job: str) -> None:
+        """Wait until the folder of a job's pool is no more."""
+        wait_for(f"the pool of job {job} gone", lambda: not self.job_folder(job).exists())
+
     def output(self, job: str, user: str = USERS[0]) -> str:
         """Return what a job has written."""
         path = self.home(user) / f"slurm-{job}.out"

@@ -224,8 +224,7 @@ def test_each_job_of_an_array_has_a_pool_of_its_own(slurm: Cluster) -> None:
     array = slurm.submit([POOL, f"stage_in source={folder}"], work, "--array=1-2")
     for task in ("1", "2"):
         slurm.wait(f"{array}_{task}", "COMPLETED")
-        folder = slurm.job_folder(slurm.facts(f"{array}_{task}")["JobId"])
-        wait_for("gone", lambda folder=folder: not folder.exists())
+        slurm.wait_until_pool_is_gone(slurm.facts(f"{array}_{task}")["JobId"])
 
 
 def test_users_see_nothing_of_each_other(slurm: Cluster) -> None:
@@ -350,4 +349,4 @@ def test_a_pool_has_a_tmpfs_of_its_own(slurm: Cluster) -> None:
     assert folder.stat().st_uid == pwd.getpwnam(ALICE).pw_uid
     go.touch()
     slurm.wait(job, "COMPLETED")
-    wait_for("gone", lambda: not folder.exists())
+    slurm.wait_until_pool_is_gone(job)

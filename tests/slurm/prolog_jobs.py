@@ -55,17 +55,16 @@ def test_the_prolog_makes_what_a_comment_asks_for() -> None:
 
 def test_what_a_killed_run_left_is_cleared() -> None:
     makes = "import cluster, time\nwith cluster.Cluster() as c:\n print(c.folder, flush=True)\n "
-    run = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", makes + "time.sleep(600)"],
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(cluster.__file__).parent,
-    )
-    assert run.stdout is not None
-    folder = Path(run.stdout.readline().strip())
-    assert cluster.processes_of(folder.name)
-    run.kill()
-    run.wait()
+    ) as run:
+        assert run.stdout is not None
+        folder = Path(run.stdout.readline().strip())
+        assert cluster.processes_of(folder.name)
+        run.kill()
     cluster.clear_what_killed_runs_left(older_than_s=0)
     assert not folder.exists()
     assert not cluster.processes_of(folder.name)
