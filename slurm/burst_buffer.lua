@@ -236,7 +236,7 @@ end
 local function added(conf, plan, number, verb, given)
    local device = given.mode and given.mode:match("^%a+dax$")
    if device and conf[device] == "" then
-      refuse("mode=%s: this cluster has no such memory (%s= in engram.conf is empty)", device, device)
+      refuse("mode=%s: this cluster has no such memory (engram.conf names none)", device)
    end
    if verb == "stage_in" or verb == "stage_out" then
       given.number = number
@@ -512,14 +512,18 @@ function bb.real_size(job)
    return string.format("%.0f", total * nodes)
 end
 
+-- Where the helper puts a pool (`Plan.folder` there).
+local function folder_of(conf, job, facts, pool)
+   local name = pool.name == "" and "job-" .. job or facts.uid .. "-" .. pool.name
+   return (pool.mode == "fsdax" and conf.fsdax or conf.base) .. "/engram-" .. name
+end
+
 function bb.paths(job, _, path_file)
    local conf = settings()
    local facts, plan = job_facts(conf, job)
    local lines = {}
    for _, pool in ipairs(plan.pools) do
-      local base = pool.mode == "fsdax" and conf.fsdax or conf.base
-      local folder = base .. "/engram-" .. (pool.name == "" and "job-" .. job
-         or facts.uid .. "-" .. pool.name)
+      local folder = folder_of(conf, job, facts, pool)
       local suffix = (pool.name == "" or (#plan.pools == 1 and not plan.own)) and ""
          or "_" .. pool.name
       lines[#lines + 1] = "ENGRAM_POOL" .. suffix .. "=" .. folder .. "/pool\n"
@@ -594,8 +598,14 @@ function bb.job_teardown(job, _, hurry)
       forget(conf, job)
       return
    end
-   local text = string.format("results of job %s that nobody has verified were left on %s, %s", job,
-      facts.nodes, facts.text ~= "" and facts.text or "for the job was ended in a hurry")
+   local where = {}
+   for _, copy in ipairs(plan.out) do
+      where[#where + 1] = copy.source .. " of "
+         .. folder_of(conf, job, facts, plan.named[copy.pool]) .. "/pool"
+   end
+   local text = string.format("unverified results were left on %s: %s; %s", facts.nodes,
+      table.concat(where, ", "),
+      facts.text ~= "" and facts.text or "the job was ended in a hurry")
    note(conf, job, facts, "left", text)
    slurm.log_info("burst_buffer.lua: %s", text)
    return text
@@ -634,7 +644,8 @@ function bb.get_status(...)
 end
 
 -- Each function as Slurm knows it. Whatever goes wrong is a message, and never ends slurmctld.
-local STAGES = { data_in = true, pre_run = true, data_out = true, setup = true }
+local STAGES = { data_in = true, pre_run = true, data_out = true, setup = true,
+   job_teardown = true }
 for name, body in pairs(bb) do
    _G["slurm_bb_" .. name] = function(...)
       local given = { ... }

@@ -12,7 +12,8 @@ import pytest
 import cluster
 import engram
 from cluster import Cluster
-from engram.slurm.plan import RefusedError, of_comment
+from engram.slurm.folder import prepare
+from engram.slurm.plan import Asked, Plan, RefusedError, of_comment
 from native import ROOT
 
 if TYPE_CHECKING:
@@ -172,6 +173,45 @@ def test_a_comment_asks_for_a_pool() -> None:
 def test_a_comment_that_is_wrong_is_refused(comment: str, why: str) -> None:
     with pytest.raises(RefusedError, match=why):
         of_comment(comment)
+
+
+def plan_of(asked: Asked, base: Path, uid: int) -> Plan:
+    return Plan(
+        job="1",
+        uid=uid,
+        gid=os.getgid(),
+        node="",
+        base=base,
+        fsdax=str(base),
+        devdax="/dev/null",
+        again=False,
+        pools=(asked,),
+        into=(),
+        out=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        ("fsdax", "which is not mounted with dax"),
+        ("devdax", "/dev/null is no devdax node of this machine"),
+        ("tmpfs", "are asked for, and the node has|is for root to mount"),
+    ],
+)
+def test_memory_that_a_node_lacks_is_refused_by_name(tmp_path: Path, mode: str, why: str) -> None:
+    asked = Asked("", 1 << 60, mode)
+    plan = plan_of(asked, tmp_path, os.getuid())
+    with pytest.raises(RefusedError, match=why):
+        prepare(plan, asked)
+
+
+def test_a_folder_of_another_user_is_not_taken(tmp_path: Path) -> None:
+    asked = Asked("", 1 << 20, "")
+    plan = plan_of(asked, tmp_path, os.getuid() + 1)
+    plan.folder(asked).mkdir()
+    with pytest.raises(RefusedError, match=f"belongs to user {os.getuid()}"):
+        prepare(plan, asked)
 
 
 def test_a_job_finds_its_data_and_leaves_its_results() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import stat
 import subprocess
@@ -21,8 +22,6 @@ OVERHEAD = 64 << 20
 """What a pool takes on a file system of its own beside its values, at least."""
 SHARE = 32
 """And this part of its capacity."""
-PATIENCE_S = 60.0
-"""So long a stage waits for another one in the same folder, which Slurm has given up, to end."""
 
 
 def prepare(plan: Plan, asked: Asked) -> None:
@@ -58,11 +57,14 @@ def release(plan: Plan, asked: Asked) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Keep other stages of the same folder waiting: one that Slurm gave up may not have ended."""
+def alone(folder: Path, patience: float = math.inf) -> Iterator[None]:
+    """Keep other stages of the same folder waiting, or wait for theirs; for `patience` seconds.
+
+    One that Slurm gave up may not have ended, and a persistent pool may have several jobs.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + patience
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,13 +130,19 @@ def _take_device(plan: Plan) -> None:
     if not plan.devdax:
         raise RefusedError("mode=devdax: this cluster has no devdax node (devdax= is empty)")
     node = Path(plan.devdax)
-    if not node.is_char_device():
+    if not node.is_char_device() or not _is_dax(node):
         raise RefusedError(f"mode=devdax: {node} is no devdax node of this machine")
     owner = node.stat().st_uid
     if owner not in {0, plan.uid}:
         raise RefusedError(f"mode=devdax: user {owner} has {node}: wait for that job to end")
     os.chown(node, plan.uid, plan.gid)
     node.chmod(0o600)
+
+
+def _is_dax(node: Path) -> bool:
+    number = node.stat().st_rdev
+    kind = Path(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/subsystem")
+    return kind.exists() and kind.resolve().name == "dax"
 
 
 def _run(*command: str) -> None:

@@ -162,7 +162,7 @@ def drop(plan: Plan) -> Done:
         folder = plan.folder(asked)
         if not folder.exists():
             continue
-        with alone(folder):
+        with alone(folder, BUSY_S):
             _destroy(plan.pool(asked.name))
             for path in folder.iterdir():
                 if path.is_mount():
