@@ -33,6 +33,7 @@ local VALUES = {
    type = { "file", "directory" },
    existing = { "refuse", "overwrite", "update" },
 }
+local OVER = { "CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "DEADLINE" }
 local UNITS = { k = 1, m = 2, g = 3, t = 4, p = 5 }
 local UNCOUNTED = 2 ^ 50 -- Slurm knows no pool without a size
 local UID_FIRST = 2302 -- since Slurm 23.02 a look at the status says who looks
@@ -218,6 +219,7 @@ local function directive(text)
       if given[key] then refuse("%s= stands there twice", key) end
       given[key] = value
    end
+   if verb == "pool" and given.mode and #said == 1 then verb = "mode" end
    return verb, checked(verb, given)
 end
 
@@ -241,6 +243,11 @@ local function added(conf, plan, number, verb, given)
    if verb == "stage_in" or verb == "stage_out" then
       given.number = number
       table.insert(verb == "stage_in" and plan.into or plan.out, given)
+      return
+   end
+   if verb == "mode" then
+      if plan.mode then refuse("the job has a mode already") end
+      plan.mode, plan.mode_line = given.mode, number
       return
    end
    local name = verb == "pool" and "" or given.name
@@ -268,6 +275,13 @@ local function plan_of(conf, script)
    end
    for _, line in ipairs(directives(conf, script)) do
       at(line.number, function() added(conf, plan, line.number, directive(line.text)) end)
+   end
+   if plan.mode then
+      at(plan.mode_line, function()
+         if not plan.own then refuse("mode= is for a pool of the job's own, and it has none") end
+         if plan.named[""].mode ~= "" then refuse("the pool has a mode already") end
+         plan.named[""].mode = plan.mode
+      end)
    end
    for _, copies in ipairs({ plan.into, plan.out }) do
       for _, copy in ipairs(copies) do
@@ -303,8 +317,9 @@ local function plan_text(conf, job, facts, plan, pools, node)
    })
 end
 
--- Have the helper do something on each of the nodes at once; give what they say together.
-local function have_done(conf, job, facts, plan, verb, pools)
+-- Have the helper do something on each of the nodes at once; give what they say together. Of what
+-- is `settled` by it the state goes, even if Slurm ends this script meanwhile.
+local function have_done(conf, job, facts, plan, verb, pools, settled)
    local lines, stems, sum = {}, {}, { files = 0, bytes = 0, new = 0, text = "" }
    for node in (facts.nodes or ""):gmatch("%S+") do
       if not node:match("^[%w_.-]+$") then refuse("%s is no name of a node", node) end
@@ -314,14 +329,24 @@ local function have_done(conf, job, facts, plan, verb, pools)
       local command = runner:gsub("{(%a+)}", { node = node, command = conf.helper .. " " .. verb })
       local files = quoted(stem)
       lines[#lines + 1] = string.format(
-         "%s <%s.plan >%s.out 2>%s.err; echo $? >%s.rc", command, files, files, files, files)
+         "%s <%s.plan >%s.out 2>%s.err; c=$?; echo $c >%s.rc; exit $c",
+         command, files, files, files, files)
       stems[#stems + 1] = { stem = stem, node = node }
    end
-   local list = string.format("%s/job-%s.%s.list", conf.state, job, verb)
-   write(list, table.concat(lines, "\n") .. "\n")
+   local files = quoted(conf.state .. "/job-" .. job)
+   local list = string.format("%s.%s.list", files, verb)
+   write(conf.state .. "/job-" .. job .. "." .. verb .. ".list", table.concat(lines, "\n") .. "\n")
+   -- One step of a job at a time, and none but `drop` once its teardown has begun.
    -- Slurm has SIGCHLD blocked, for which a shell waits that waits for several: xargs does not.
-   os.execute("xargs -P 64 -d '\\n' -n 1 sh -c <" .. quoted(list))
-   os.remove(list)
+   local work = "xargs -P 64 -d '\\n' -n 1 sh -c <" .. list
+   if verb ~= "drop" then work = string.format("test -e %s.ended || ", files) .. work end
+   for _, name in ipairs(settled or {}) do
+      work = work .. " && rm -f " .. quoted(conf.state .. "/" .. name)
+   end
+   -- Slurm 22.05 ends all scripts of a job that is cancelled before it runs, its teardown too.
+   os.execute(string.format("%sflock %s.lock sh -c %s", verb == "drop" and "setsid " or "", files,
+      quoted(work)))
+   os.remove(conf.state .. "/job-" .. job .. "." .. verb .. ".list")
    local failed
    for _, each in ipairs(stems) do
       local said = pairs_of(content(each.stem .. ".out"))
@@ -394,18 +419,33 @@ local function job_facts(conf, job)
    return facts, plan
 end
 
+local ending = false -- whether this is the teardown of a job
+
+-- Slurm begins a teardown while other functions are at work for the job: they stop at this.
+local function stop_if_ended(conf, job)
+   if not ending and content(conf.state .. "/job-" .. job .. ".ended") then
+      refuse("job %s was ended meanwhile", job)
+   end
+end
+
 local function note(conf, job, facts, stage, text, sum)
+   stop_if_ended(conf, job)
    facts.stage, facts.text, facts.since = stage, text or "", os.date("%Y-%m-%dT%H:%M:%S")
    if sum then
       facts.files = string.format("%.0f", sum.files)
       facts.bytes = string.format("%.0f", sum.bytes)
    end
    remember(conf, "job-" .. job, facts)
+   local done, why = pcall(stop_if_ended, conf, job)
+   if done then return end
+   if facts.ran ~= "yes" then os.remove(conf.state .. "/job-" .. job) end
+   error(why, 0)
 end
 
 local function forget(conf, job)
    os.remove(conf.state .. "/job-" .. job)
    os.remove(conf.state .. "/job-" .. job .. ".script")
+   os.remove(conf.state .. "/job-" .. job .. ".lock")
 end
 
 local function ask_slurm(job)
@@ -450,9 +490,33 @@ function bb.pools()
       math.max(total, 1))
 end
 
+-- Tear down what Slurm has given up: jobs that are over, whose teardown it has ended itself.
+local function sweep(conf)
+   local active = {}
+   local answer = io.popen("squeue -h -o %A 2>/dev/null")
+   for job in answer:read("*a"):gmatch("%d+") do active["job-" .. job] = true end
+   answer:close()
+   for _, name in ipairs(remembered(conf, "job")) do
+      local facts, job = recall(conf, name), name:match("%d+")
+      if facts and not active[name] and facts.stage ~= "left" then
+         local text = ask_slurm(job)
+         local over = contains(OVER, text:match(" JobState=(%u+)"))
+            and contains({ "teardown", "complete" }, text:match(" BurstBufferState=(%S+)"))
+         if over or text:find("Invalid job id", 1, true) then
+            pcall(bb.job_teardown, job, nil, "true")
+            ending = false
+         end
+      end
+   end
+end
+
 function bb.setup(job, uid, gid, _, _, script)
    local conf = settings()
-   os.execute("mkdir -p -m 700 " .. quoted(conf.state))
+   local state = quoted(conf.state)
+   os.execute(string.format("mkdir -p -m 700 %s; find %s -name 'job-*.*' ! -name '*.script' "
+      .. "! -name '*.lock' -mmin +1440 -delete", state, state))
+   sweep(conf)
+   os.remove(conf.state .. "/job-" .. job .. ".ended")
    local plan, facts = plan_of(conf, script), recall(conf, "job-" .. job) or {}
    facts.uid, facts.gid = uid, gid
    write(conf.state .. "/job-" .. job .. ".script", content(script))
@@ -570,6 +634,8 @@ function bb.test_data_out() end
 -- scratch, and what was staged out has been read again. All else stays, and is named.
 function bb.job_teardown(job, _, hurry)
    local conf = settings()
+   ending = true
+   pcall(write, conf.state .. "/job-" .. job .. ".ended", "")
    local facts = recall(conf, "job-" .. job)
    if not facts then
       forget(conf, job)
@@ -582,14 +648,18 @@ function bb.job_teardown(job, _, hurry)
    local ends = pools_where(plan, function(p)
       return p.verb == "destroy_persistent" and facts.ran == "yes" and hurry ~= "true" end)
    local unmade = pools_where(plan, function(p)
-      return is_to_be_made(p) and recall(conf, registry(facts, p)).made ~= "yes" end)
+      return is_to_be_made(p) and (recall(conf, registry(facts, p)) or {}).made ~= "yes" end)
    local dropped = {}
    for _, list in ipairs({ safe and own or {}, safe and ends or {}, unmade }) do
       for _, pool in ipairs(list) do dropped[#dropped + 1] = pool end
    end
    if facts.began == "yes" and #dropped > 0 then
       note(conf, job, facts, "dropping")
-      have_done(conf, job, facts, { into = {}, out = {} }, "drop", dropped)
+      local settled = safe and { "job-" .. job, "job-" .. job .. ".script" } or {}
+      for _, pool in ipairs(dropped) do
+         if pool.name ~= "" then settled[#settled + 1] = registry(facts, pool) end
+      end
+      have_done(conf, job, facts, { into = {}, out = {} }, "drop", dropped, settled)
    end
    for _, pool in ipairs(dropped) do
       if pool.name ~= "" then os.remove(conf.state .. "/" .. registry(facts, pool)) end

@@ -36,6 +36,10 @@ REFUSED = [
     (["pool=engram capacity=20M mode=disk"], "mode=disk: it is one of tmpfs, fsdax, devdax"),
     ([JOB + " mode=fsdax"], "mode=fsdax: this cluster has no such memory"),
     ([JOB + " mode=devdax"], "mode=devdax: this cluster has no such memory"),
+    (["mode=tmpfs"], "line 2: #BB_LUA: mode= is for a pool of the job's own, and it has none"),
+    (["mode=tmpfs", f"{JOB} mode=tmpfs"], "line 2: #BB_LUA: the pool has a mode already"),
+    ([JOB, "mode=tmpfs", "mode=tmpfs"], "line 4: #BB_LUA: the job has a mode already"),
+    ([JOB, "mode=disk"], "line 3: #BB_LUA: mode=disk: it is one of tmpfs, fsdax, devdax"),
     ([JOB, JOB], "line 3: #BB_LUA: the job has a pool already"),
     ([JOB, "stage_inn source=/x"], "line 3: #BB_LUA: stage_inn is no directive"),
     ([JOB, "stage_in dest=x"], "line 3: #BB_LUA: source= is missing"),
@@ -96,6 +100,7 @@ def test_what_is_wrong_is_refused_by_its_line(site: Path, directives: list[str],
 def test_what_is_right_is_taken(site: Path) -> None:
     copies = ['stage_in source="/a b/c" \\', "dest=c type=file", "stage_out source=o dest=/o"]
     assert processed(site, f"{JOB} mode=tmpfs", *copies) == "0 "
+    assert processed(site, "mode=tmpfs", JOB) == "0 "
     several = [
         "create_persistent pool=engram name=mesh capacity=1G",
         "stage_in source=/x name=mesh",
@@ -148,6 +153,30 @@ def test_the_table_shows_users_what_is_theirs(
     monkeypatch.setenv("PATH", f"{site}:{os.environ['PATH']}")
     table = call(site, "get_status", *asks)
     assert {word: word in table for word in sees} == sees
+
+
+def test_what_slurm_has_given_up_is_torn_down_with_the_next_job(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = site / "state"
+    state.mkdir()
+    script = site / "job.sh"
+    script.write_text(f"#!/bin/sh\n#BB_LUA {JOB}\n")
+    for job, stage in (("3", "left"), ("4", "running"), ("5", "staging in"), ("6", "planned")):
+        (state / f"job-{job}").write_text(f"uid = 5\ngid = 60\nstage = {stage}\n")
+        shutil.copy(script, state / f"job-{job}.script")
+    says = {
+        "squeue": "echo 4",
+        "scontrol": 'echo "JobId=$4 JobState=CANCELLED BurstBufferState=teardown "',
+    }
+    says["scontrol"] = f'test "$4" != 6 || exit 1\n{says["scontrol"]}'
+    for name, text in says.items():
+        (site / name).write_text(f"#!/bin/sh\n{text}\n")
+        (site / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{site}:{os.environ['PATH']}")
+    assert call(site, "setup", "8", "5", "60", "engram", "0", str(script)) == "0 "
+    there = {path.name for path in state.glob("job-?")}
+    assert there == {"job-3", "job-4", "job-6", "job-8"}, "6 is one that Slurm did not answer for"
 
 
 def test_a_comment_asks_for_a_pool() -> None:
