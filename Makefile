@@ -1,6 +1,6 @@
-# The only verbs: demo test test-engine test-package upstream-suites posix-suites test-pmem bench
-# bench-mpi bench-active bench-doors bench-posix bench-stage evaluate hot versus crash power corrupt
-# model miri fuzz install lint layers supply msrv aarch64 fmt clean help.
+# The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
+# bench bench-mpi bench-active bench-doors bench-posix bench-stage evaluate hot versus crash power
+# corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean help.
 # Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -21,8 +21,8 @@ COMMA := ,
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-engine test-package upstream-suites posix-suites test-pmem bench \
-	bench-mpi bench-active bench-doors bench-posix bench-stage evaluate hot versus crash power \
+.PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
+	bench bench-mpi bench-active bench-doors bench-posix bench-stage evaluate hot versus crash power \
 	corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
@@ -50,6 +50,9 @@ upstream-suites: $(BIN)/.built ## Other projects' own tests of such as this, alo
 POSIX_SUITES := target/tools/bin/pjdfstest target/tools/bin/fsx
 posix-suites: $(BIN)/.built $(BIN)/.native $(POSIX_SUITES) ## pjdfstest, fsx, names (half an hour)
 	$(call step,Running suites of file systems on mounts,$(BIN)/python tests/posix/suites.py $(ARGS))
+
+slurm: $(BIN)/.built ## Jobs of a real Slurm (10 minutes; ARGS="--bench FILE": how late one starts)
+	$(call step,Running jobs of a Slurm of its own,$(BIN)/python tests/slurm/whole.py $(ARGS))
 
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench $(ARGS))

@@ -8,7 +8,10 @@ from pathlib import Path
 
 def test_the_stubs_agree_with_the_built_module() -> None:
     ended = subprocess.run(
-        [Path(sys.executable).with_name("stubtest"), "engram._engram"],
+        [
+            *(Path(sys.executable).with_name("stubtest"), "engram._engram"),
+            *("--mypy-config-file", Path(__file__).with_name("stubs.ini")),
+        ],
         cwd=Path(__file__).resolve().parents[1],
         env=os.environ | {"NO_COLOR": "1"},
         check=False,

@@ -317,7 +317,7 @@ class Stage:
         name: str | None,
         inward: bool,
         pairs: Sequence[tuple[str, str]],
-        options: StageOptions,
+        options: _StageOptions,
     ) -> Self: ...
     @staticmethod
     def resumed(namespace: Namespace, name: str) -> Stage: ...
@@ -328,7 +328,7 @@ class Stage:
     def set_pace(self, rate: int | None, files_per_second: int | None) -> None: ...
     def progress(self) -> tuple[int, int, int, int, int, int]: ...
 
-class StageOptions(TypedDict):
+class _StageOptions(TypedDict):
     workers: int
     verify: str
     existing: str

@@ -670,7 +670,7 @@ def _begin(
     )
 
 
-def _checked(pairs: list[tuple[str, str]], options: OutOptions) -> "_engram.StageOptions":
+def _checked(pairs: list[tuple[str, str]], options: OutOptions) -> "_engram._StageOptions":
     """Give a stage's options as the native takes them."""
     if not pairs:
         raise ArgumentError("nothing to stage: name at least one folder or file")
