@@ -291,6 +291,8 @@ def _check_arrays(found: dict[str, Resource]) -> None:
 
 def _check_apart(made: Description, settings: dict[str, Node]) -> None:
     """Refuse folders that lie in each other where that would bring what is brought."""
+    if made.mount_dir == Path("/"):
+        settings["mount-dir"].refuse("mount-dir is the root: choose a folder of its own")
     for key, folder in (("mount-dir", made.mount_dir), ("results-dir", made.results_dir)):
         for resource in made.resources:
             if folder.is_relative_to(resource.path):
@@ -303,8 +305,6 @@ def _check_apart(made: Description, settings: dict[str, Node]) -> None:
             f"{made.results_dir} lies below mount-dir, which goes with the job: choose a folder "
             f"that stays"
         )
-    if made.mount_dir == Path("/"):
-        settings["mount-dir"].refuse("mount-dir is the root: choose a folder of its own")
 
 
 def is_below(path: str, folder: str) -> bool:

@@ -159,12 +159,13 @@ def bring_out(held: JobPool, hooks: Hooks, *, overwrite: bool) -> Outcome:
     """
     description = held.description
     results = description.results_dir
-    planned = tags.plan(held.pool, description)
-    for resource in planned.absent:
-        hooks.tell(f"{resource.to} is persistent, and the job has not made it: nothing to bring")
-    troubles = list(planned.troubles)
+    troubles: list[Trouble] = []
     report, stopped = None, False
     try:
+        planned = tags.plan(held.pool, description)
+        troubles += planned.troubles
+        for resource in planned.absent:
+            hooks.tell(f"{resource.to} is persistent, and not there: the job has not made it")
         if planned.targets:
             for folder, mode in planned.folders:
                 folder.mkdir(parents=True, exist_ok=True)

@@ -359,8 +359,13 @@ def _left(held: JobPool, hooks: Hooks) -> Ended:
 
 def _mounted(held: JobPool) -> Mount:
     place = held.description.mount_dir
-    if mounts._served_at(place) is not None:  # of a job that was killed
-        mounts.unmount(place)
+    if mounts._served_at(place) is not None:
+        if mounts.mounted(place) is not None and held.record.step != "running":
+            raise BusyError(
+                f"{place} is mounted already: `engram unmount {place}` takes it away, and brings "
+                f"out the results of the job whose mount it is"
+            )
+        mounts.unmount(place)  # of a job that was killed
     place.mkdir(parents=True, exist_ok=True)
     try:
         return mounts.mount(held.pool, place)
@@ -379,6 +384,8 @@ def _fronted(held: JobPool, front: Front, hooks: Hooks) -> Iterator[dict[str, st
         else:
             _mounted(held)
             yield os.environ | own
+    except BusyError:  # of another's mount, which stays
+        raise
     except BaseException:
         with contextlib.suppress(EngramError):
             mounts.unmount(held.description.mount_dir)
