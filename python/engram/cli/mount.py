@@ -13,6 +13,12 @@ from engram.cli.app import NamespaceOption, app, examples, file_path
 from engram.cli.job import ConfigOption, OverwriteOption, options_of, tell
 from engram.errors import ArgumentError
 
+_POOL = typer.Argument(
+    metavar="POOL",
+    help="The pool's folder.",
+    autocompletion=completion.pools,
+    parser=file_path,
+)
 _WHERE = typer.Argument(metavar="DIR", help="The folder where the pool is to be seen.")
 DirArgument = Annotated[Path, _WHERE]
 
@@ -28,15 +34,7 @@ DirArgument = Annotated[Path, _WHERE]
     )
 )
 def mount(
-    pool: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="POOL",
-            help="The pool's folder.",
-            autocompletion=completion.pools,
-            parser=file_path,
-        ),
-    ] = None,
+    pool: Annotated[Path | None, _POOL] = None,
     directory: Annotated[Path | None, _WHERE] = None,
     *,
     config: ConfigOption = None,

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ class Signals:
         self.first: int | None = None
         """The first that came."""
         self._interrupts = 0
+        self._waiting: list[int] = []
         self._before: dict[int, Any] = {}
         self._program: subprocess.Popen[bytes] | None = None
         self._own_group = False
@@ -48,7 +49,11 @@ class Signals:
         self._interrupts += number == signal.SIGINT
         if self.first is None:
             self.first = number
-        if self._program is not None and not (number == signal.SIGINT and self._has_terminal()):
+        if number == signal.SIGINT and self._has_terminal():
+            return  # the terminal has sent it to the program, too
+        if self._program is None:
+            self._waiting.append(number)
+        else:
             self._send(number)
 
     def came(self) -> bool:
@@ -72,16 +77,17 @@ class Signals:
     ) -> int:
         """Run a program, and give what it ends with; one that was signalled, 128 and its number.
 
-        `begun` is called once its process is there. What comes meanwhile is handed on to it, and to all that it has started. Once `grace`
-        seconds have gone by since, they are killed.
+        `begun` is called once its process is there. What comes meanwhile is handed on to it, and to
+        all that it has started. Once `grace` seconds have gone by since, they are killed.
         """
         self._own_group = not self._has_terminal()
         # On a terminal it stays in the foreground, where Ctrl-C reaches it without us.
         group = 0 if self._own_group else None
-        with self._held():
-            self._program = subprocess.Popen(  # noqa: S603 - as it is asked
-                words, env=environment, process_group=group
-            )
+        self._program = subprocess.Popen(  # noqa: S603 - as it is asked
+            words, env=environment, process_group=group
+        )
+        while self._waiting:  # what came before there was a program to hand it on to
+            self._send(self._waiting.pop())
         ends: float | None = None
         try:
             begun()
@@ -104,15 +110,6 @@ class Signals:
     def program(self) -> int:
         """The process that runs; 0: none."""
         return 0 if self._program is None else self._program.pid
-
-    @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
-        """Keep signals back, so that none comes between a program's start and its number."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, self._before)
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _polled(self) -> int | None:
         if self._program is None:

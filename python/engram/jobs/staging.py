@@ -7,13 +7,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from engram import stage as stages
 from engram.errors import AccessError, EngramError, NotFoundError, PoolFullError
 from engram.jobs import arrays, tags
 from engram.jobs.description import Description, Resource, is_below
 from engram.jobs.pools import JobPool
 from engram.size import human
-from engram.stage import Progress, Report, Stage, Trouble
+from engram.stage import (
+    InOptions,
+    OutOptions,
+    Progress,
+    Report,
+    Stage,
+    Trouble,
+    begin_in,
+    begin_out,
+)
 
 _LOOK_SECONDS = 0.1
 """Between two looks how far a stage is."""
@@ -72,7 +80,9 @@ class Outcome(NamedTuple):
 
 
 def check_sources(description: Description) -> None:
-    """See that what is to be brought in is there; what is persistent may come later.
+    """See that what is to be brought in is there.
+
+    What is persistent may come later, and so may what is temporary in another resource's folder.
 
     Raises
     ------
@@ -87,11 +97,18 @@ def check_sources(description: Description) -> None:
             raise AccessError(
                 f"{resource.place}: {resource.path} cannot be looked at: this user may not"
             ) from None
-        if not is_there and not resource.is_persistent:
+        needed = not resource.is_persistent and not _is_inner(resource, description)
+        if needed and not is_there:
             raise NotFoundError(
                 f"{resource.place}: there is no {resource.path}: name a file or folder that is "
                 f"there, or say persistent of what the job is to make"
             )
+
+
+def _is_inner(resource: Resource, description: Description) -> bool:
+    return any(
+        other is not resource and is_below(resource.to, other.to) for other in description.resources
+    )
 
 
 def _is_there(resource: Resource) -> bool:
@@ -122,12 +139,12 @@ def bring_in(held: JobPool, hooks: Hooks) -> Outcome:
     stopped = False
     if files:
         pairs = {str(one.path): one.to or "/" for one in files}
-        options: stages.InOptions = {
+        options: InOptions = {
             "workers": description.workers,
             "rate": description.rate,
             "existing": "update",
         }
-        begun = stages.begin_in(held.pool, pairs, **options)
+        begun = begin_in(held.pool, pairs, **options)
         try:
             report, stopped = _waited(begun, "stage in", hooks)
         except PoolFullError as error:
@@ -170,13 +187,13 @@ def bring_out(held: JobPool, hooks: Hooks, *, overwrite: bool) -> Outcome:
             for folder, mode in planned.folders:
                 folder.mkdir(parents=True, exist_ok=True)
                 folder.chmod(mode)
-            options: stages.OutOptions = {
+            options: OutOptions = {
                 "workers": description.workers,
                 "rate": description.rate,
                 "verify": "readback",
                 "existing": "overwrite" if overwrite else "refuse",
             }
-            begun = stages.begin_out(held.pool, planned.targets, **options)
+            begun = begin_out(held.pool, planned.targets, **options)
             report, stopped = _waited(begun, "stage out", hooks)
             troubles += report.troubles
             hooks.tell(_told(report, f"in {results}"))
