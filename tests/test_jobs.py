@@ -422,6 +422,14 @@ def test_what_is_tagged_is_brought_out_or_left_out(place: Place) -> None:
     assert (place.results / "out").stat().st_mode & 0o7777 == 0o750
 
 
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_program_tags_its_files_without_engram(place: Place, front: Any) -> None:
+    tag = "import os; os.setxattr('new', 'user.engram.stage', b'persistent')"
+    program = place.script("mkdir new", "echo x >new/n", f'{sys.executable} -I -c "{tag}"')
+    assert engram.jobs.run(place.write(), program, front=front).exit_code == 0
+    assert (place.results / "new/n").read_text() == "x\n"
+
+
 def test_a_tag_is_set_and_taken_back_by_the_command(pool: engram.Pool) -> None:
     pool["out/r"] = b"x"
     words = ("stage", "tag", pool.path, "out/r")

@@ -30,7 +30,7 @@ from engram.errors import (
     PoolNotFoundError,
     UnsupportedError,
 )
-from engram.jobs.description import Backend, Description
+from engram.jobs.description import Description
 from engram.paths import POOL_FILE
 from engram.pool import Pool, create, destroy
 from engram.pool import open as open_pool
@@ -234,10 +234,12 @@ def find_or_make(description: Description) -> JobPool:
         held.drop()
     check_room(description)
     folder = folder_of(description)
-    with _told_of(description.backends[0]):
-        pool = create(folder, sum(one.capacity for one in description.backends))
+    devices = _devices(description)
+    with _told_of(description):
+        size = sum(one.capacity for one in description.backends)
+        pool = create(folder, size, devices)
     try:
-        _add_devices(pool, description)
+        _check_nodes(pool, description)
         made = _held(pool, description, wait=False)
         _noted(made)
     except BaseException:
@@ -255,29 +257,43 @@ def _grown(held: JobPool) -> JobPool:
 
 
 @contextlib.contextmanager
-def _told_of(backend: Backend) -> Iterator[None]:
-    """Have errors say where the backend stands of which they are."""
+def _told_of(description: Description) -> Iterator[None]:
+    """Have errors say where the backend stands of which they are: the one whose path they name."""
     try:
         yield
-    except (AccessError, ExistsError, NotFoundError, PoolFullError, UnsupportedError) as error:
+    except (
+        AccessError,
+        ArgumentError,
+        ExistsError,
+        NotFoundError,
+        PoolFullError,
+        UnsupportedError,
+    ) as error:
+        backends = description.backends
+        named = [one for one in backends[1:] if str(one.daxfs) in str(error)]
+        backend = named[0] if named else backends[0]
         raise type(error)(f"{backend.place}: backend {backend.id!r}: {error}") from None
 
 
-def _add_devices(pool: Pool, description: Description) -> None:
-    own = Path(pool.path).parent.resolve()
+def _devices(description: Description) -> list[Path]:
+    """Give the folders and nodes that the pool takes space from besides its own folder."""
+    found = [folder_of(description).parent.resolve()]
     for backend in description.backends:
-        if backend.type != "NVRAM-DEVDAX" and backend.daxfs.resolve() == own:
-            continue
-        with _told_of(backend):
-            if all(device.path.resolve() != backend.daxfs.resolve() for device in pool.devices):
-                pool.add_device(backend.daxfs)
-            free = next(
-                one.free for one in pool.devices if one.path.resolve() == backend.daxfs.resolve()
-            )
-            if backend.type == "NVRAM-DEVDAX" and free < backend.capacity:
+        path = backend.daxfs.resolve()
+        if path not in found:
+            found.append(path)
+    return found[1:]
+
+
+def _check_nodes(pool: Pool, description: Description) -> None:
+    """See that nodes of persistent memory have what they are to have."""
+    for backend in description.backends:
+        for device in pool.devices:
+            is_it = device.path.resolve() == backend.daxfs.resolve()
+            if is_it and backend.type == "NVRAM-DEVDAX" and device.free < backend.capacity:
                 raise PoolFullError(
-                    f"{human(backend.capacity)} are asked for, and {backend.daxfs} has "
-                    f"{human(free)}: ask for no more"
+                    f"{backend.place}: backend {backend.id!r}: {human(backend.capacity)} are asked "
+                    f"for, and {backend.daxfs} has {human(device.free)}: ask for no more"
                 )
 
 
