@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -95,6 +96,8 @@ def place(home: Path) -> Iterator[Place]:
     """Give a place for a job; nothing of it stays mounted."""
     made = Place(home)
     yield made
+    with contextlib.suppress(OSError, ValueError):  # what a test that failed has left
+        os.kill(int((made.root / "pid").read_text()), signal.SIGKILL)
     if made.mount in mounts():
         take_away(made.mount)
 
@@ -203,6 +206,23 @@ def test_the_pool_stays_until_its_results_are_safe(place: Place) -> None:
     done = run(*words)
     assert done.code == engram.NotFoundError.exit_code
     assert "nothing left to do" in done.err
+
+
+def test_results_are_read_again_before_the_pool_goes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    begin_out = staging.begin_out
+
+    def spied(pool: engram.Pool, targets: dict[str, str], **options: Any) -> Any:
+        asked.append(options)
+        return begin_out(pool, targets, **options)
+
+    monkeypatch.setattr(staging, "begin_out", spied)
+    assert engram.jobs.run(place.write(workers=3, rate="1 GiB"), ["true"], front="run").whole
+    assert asked == [
+        {"workers": 3, "rate": 1 << 30, "verify": "readback", "existing": "refuse"},
+    ]
 
 
 @pytest.mark.parametrize("options", ["size=1m", "ro"])
@@ -367,7 +387,7 @@ def test_a_program_that_does_not_end_is_killed_with_all_it_has_started(place: Pl
 
 
 def test_a_signal_while_files_come_in_begins_nothing(place: Place) -> None:
-    config = place.write(rate="256 KiB")
+    config = place.write(rate="1 KiB")
     program = place.script(f"touch {place.root}/begun")
     process = place.begin("job", "-c", config, "--front", "run", "--", *program)
     until(lambda: place.log.exists() and "pool is" in place.log.read_text())
@@ -400,13 +420,13 @@ def test_what_is_tagged_is_brought_out_or_left_out(place: Place) -> None:
         "state": "temporary",
     }
     tag = f"import engram, os\nfor each in {tagged}.items():"
-    tag += " engram.jobs.tag(os.environ['P'], *each)"
+    tag += " engram.jobs.tag(os.environ['ENGRAM_POOL'], *each)"
     program = place.script(
         "mkdir -p out/scratch/kept out/deep new",
         "for name in out/r out/scratch/s out/scratch/kept/k out/deep/d new/n other; do",
         "echo $name >$name; done",
         "chmod 750 out",
-        f'P="$ENGRAM_POOL"; unset LD_PRELOAD; P="$P" {sys.executable} -c "{tag}"',
+        f'{sys.executable} -c "{tag}"',
     )
     came = engram.jobs.run(place.write(), program, front="run")
     assert came.whole, came.troubles
@@ -485,10 +505,11 @@ def test_two_backends_are_one_pool_on_two_devices(place: Place) -> None:
         {"path": "in", "flags": "temporary"},
         {"path": "out", "flags": "persistent", "backend": "c"},
     )
-    look = "import engram, os; print([str(d.path) for d in engram.open(os.environ['P']).devices])"
+    look = "import engram, os; pool = engram.open(os.environ['ENGRAM_POOL']);"
+    look += " print([str(device.path) for device in pool.devices])"
     program = place.script(
         "mkdir out",
-        f'P="$ENGRAM_POOL"; unset LD_PRELOAD; P="$P" {sys.executable} -c "{look}" >out/devices',
+        f'{sys.executable} -c "{look}" >out/devices',
         "cat in/large >out/large",
     )
     came = engram.jobs.run(place.write(*resources, backends=backends), program, front="run")
@@ -573,11 +594,8 @@ def test_an_array_is_imported_and_exported(place: Place) -> None:
     grid = np.arange(12, dtype="f4").reshape(3, 4)
     np.savez(place.root / "grid.npz", T=grid)
     resource = {"path": "grid.npz", "flags": "persistent", "type": "array"}
-    change = "import engram, os; engram.open(os.environ['P'])['grid.npz/T'][0, 0] = 17"
-    program = place.script(
-        "test -e grid.npz/T",
-        f'P="$ENGRAM_POOL"; unset LD_PRELOAD; P="$P" {sys.executable} -c "{change}"',
-    )
+    change = "import engram, os; engram.open(os.environ['ENGRAM_POOL'])['grid.npz/T'][0, 0] = 17"
+    program = place.script("test -e grid.npz/T", f'{sys.executable} -c "{change}"')
     came = engram.jobs.run(place.write(resource), program, front="run")
     assert came.exit_code == 0, came.troubles
     grid[0, 0] = 17

@@ -192,15 +192,8 @@ def mount(
 
     """
     described = _described(description)
-    check_fuse()
     with Signals() as signals:
-        hooks = _hooks(described, signals, options)
-        with _begun(described, hooks) as held:
-            _refuse_ended(held)
-            if (ended := _ready(held, hooks)) is not None:
-                why = "; ".join(f"{one.path}: {one.why}" for one in ended.troubles)
-                raise EngramError(f"not all files could be brought in: {why or 'stopped'}")
-            return _mounted(held)
+        return _shown(described, _hooks(described, signals, options))
 
 
 def serve(
@@ -212,8 +205,8 @@ def serve(
     """
     described = _described(description)
     with Signals() as signals:
-        made = mount(described, **options)
         hooks = _hooks(described, signals, options)
+        made = _shown(described, hooks)
         hooks.tell(f"the job's files are at {made.path}, until Ctrl-C or `engram unmount`")
         while not signals.came() and mounts.mounted(made.path) is not None:
             wait_until(signals.came, 0.2)
@@ -355,6 +348,17 @@ def _left(held: JobPool, hooks: Hooks) -> Ended:
         return Ended(None, (), None, held.folder, whole=True)
     held.drop()
     return Ended(None, (), None, None, whole=True)
+
+
+def _shown(described: Description, hooks: Hooks) -> Mount:
+    """Bring a job's files in, and mount them."""
+    check_fuse()
+    with _begun(described, hooks) as held:
+        _refuse_ended(held)
+        if (ended := _ready(held, hooks)) is not None:
+            why = "; ".join(f"{one.path}: {one.why}" for one in ended.troubles)
+            raise EngramError(f"not all files could be brought in: {why or 'stopped'}")
+        return _mounted(held)
 
 
 def _mounted(held: JobPool) -> Mount:
