@@ -184,6 +184,29 @@ def test_a_program_that_is_not_there_is_named_before_anything_is_made(place: Pla
     assert place.pool() is None
 
 
+def test_a_mount_dir_that_the_front_cannot_take_is_named_before_anything_is_made(
+    place: Place,
+) -> None:
+    place.mount.mkdir()
+    (place.mount / "mine").touch()
+    with pytest.raises(engram.ExistsError, match="is a real folder with members"):
+        engram.jobs.run(place.write(), ["true"], front="run")
+    assert place.pool() is None
+
+
+@needs_fuse
+def test_the_mount_of_another_pool_is_left_alone(place: Place, pool: engram.Pool) -> None:
+    place.mount.mkdir()
+    with engram.mount(pool, place.mount):
+        with pytest.raises(engram.BusyError, match="is mounted at"):
+            engram.jobs.run(place.write(), ["true"])
+        with pytest.raises(engram.BusyError, match="is mounted at"):
+            engram.jobs.mount(place.config)
+        assert place.mount in mounts()
+    assert engram.jobs.unmount(place.mount) is None
+    assert place.pool() is None
+
+
 def test_the_pool_stays_until_its_results_are_safe(place: Place) -> None:
     place.results.write_bytes(b"in the way")
     program = place.script("mkdir out", "echo x >out/r")
@@ -212,7 +235,7 @@ def test_results_are_read_again_before_the_pool_goes(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[dict[str, Any]] = []
-    begin_out = staging.begin_out
+    begin_out = engram.stage.begin_out
 
     def spied(pool: engram.Pool, targets: dict[str, str], **options: Any) -> Any:
         asked.append(options)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypedDict, Unpack
 
-from engram import mounts, programs
+from engram import mounts, programs, running
 from engram.errors import (
     ArgumentError,
     BusyError,
@@ -24,7 +24,6 @@ from engram.jobs.signals import Signals
 from engram.jobs.staging import Hooks, Log, Outcome, Tell, Watch, wait_until
 from engram.mounts import Mount
 from engram.paths import POOL_FILE, absolute
-from engram.running import Settings, parse_place, permit
 from engram.stage import Report, Trouble
 
 FAILED = 74
@@ -116,15 +115,12 @@ def run(
         raise ArgumentError("there is no program: name one, and its arguments")
     if front not in {"mount", "run"}:
         raise ArgumentError(f'front {front!r} is unknown: use "mount" or "run"')
-    if front == "mount":
-        check_fuse()
-    found = programs.look(words[0], search=os.get_exec_path(), prefixes=[str(described.mount_dir)])
+    said = _check_front(described, front, words[0])
     with Signals() as signals:
         hooks = _hooks(described, signals, options)
         with _begun(described, hooks) as held:
-            if front == "run":
-                for said in permit(found, _settings(held)):
-                    hooks.tell(said)
+            for message in said:
+                hooks.tell(message)
             if held.record.step == "out":
                 hooks.tell("the program has ended before: what is left goes out")
                 return _finish(held, hooks, signals, options)
@@ -269,6 +265,34 @@ def check_fuse() -> None:
         ) from None
 
 
+def _check_front(described: Description, front: Front, program: str) -> list[str]:
+    """See that a program will find its files, before any is brought; give what is to be told."""
+    found = programs.look(program, search=os.get_exec_path(), prefixes=[str(described.mount_dir)])
+    if front == "mount":
+        _check_mount(described)
+        return []
+    place = _place_of(described)
+    running._check_prefixes([place])
+    running._check_room(place, None)
+    return running.permit(found, running.Settings([place]))
+
+
+def _check_mount(described: Description) -> None:
+    """See that the job can be mounted, where no other pool is."""
+    check_fuse()
+    place = described.mount_dir
+    served = mounts._served_at(place)
+    if served is not None and Path(served.pool) != pools.folder_of(described):
+        raise BusyError(
+            f"the pool {served.pool} is mounted at {place}: `engram unmount {place}` takes it "
+            f"away, or name another mount-dir"
+        )
+
+
+def _place_of(described: Description) -> running.Place:
+    return running.parse_place(f"{pools.folder_of(described)}={described.mount_dir}")
+
+
 def _described(description: "Description | str | os.PathLike[str]") -> Description:
     if isinstance(description, Description):
         return description
@@ -352,7 +376,7 @@ def _left(held: JobPool, hooks: Hooks) -> Ended:
 
 def _shown(described: Description, hooks: Hooks) -> Mount:
     """Bring a job's files in, and mount them."""
-    check_fuse()
+    _check_mount(described)
     with _begun(described, hooks) as held:
         _refuse_ended(held)
         if (ended := _ready(held, hooks)) is not None:
@@ -383,7 +407,7 @@ def _fronted(held: JobPool, front: Front, hooks: Hooks) -> Iterator[dict[str, st
     own = {"ENGRAM_POOL": str(held.folder), "ENGRAM_MOUNT": str(held.description.mount_dir)}
     try:
         if front == "run":
-            settings = _settings(held)
+            settings = running.Settings([_place_of(held.description)])
             yield settings.environment() | own
         else:
             _mounted(held)
@@ -397,10 +421,6 @@ def _fronted(held: JobPool, front: Front, hooks: Hooks) -> Iterator[dict[str, st
             hooks.tell("the program was not begun, and the pool goes: nothing of it is lost")
             held.drop()
         raise
-
-
-def _settings(held: JobPool) -> Settings:
-    return Settings([parse_place(f"{held.folder}={held.description.mount_dir}")])
 
 
 def _worked(
