@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import engram
+from engram import mounts as mounting
 from engram.jobs import Description, pools, staging, work
 from mounted import WHY_NOT, mounts, needs_fuse, take_away
 from shell import run
@@ -697,6 +698,69 @@ def test_what_is_in_use_still_is_brought_out_and_the_pool_stays(
     until(lambda: pools.began(int((place.root / "pid").read_text())) == 0)
     assert engram.jobs.resume(place.config).whole
     assert place.pool() is None
+
+
+def test_whoever_has_the_pool_open_still_keeps_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "_DROP_SECONDS", 0.1)
+    program = place.script(
+        "mkdir out",
+        f"mkfifo {place.root}/go",
+        f"(echo 1 >out/r; echo >{place.root}/begun; read line <{place.root}/go; echo 2 >>out/r) &",
+        f"echo $! >{place.root}/pid",
+        f"until [ -e {place.root}/begun ]; do :; done",
+    )
+    came = engram.jobs.run(
+        place.write({"path": "out", "flags": "persistent"}), program, front="run"
+    )
+    assert (came.code, came.exit_code, came.pool) == (0, 74, place.pool())
+    assert (place.results / "out/r").read_text() == "1\n"
+    (place.root / "go").write_text("\n")
+    pid = int((place.root / "pid").read_text())
+    until(lambda: pools.began(pid) == 0)
+    assert engram.jobs.resume(place.config).whole
+    assert (place.results / "out/r").read_text() == "1\n2\n"
+    assert place.pool() is None
+
+
+def test_a_program_that_fills_the_pool_keeps_what_it_has_written(place: Place) -> None:
+    program = place.script(
+        "mkdir out",
+        "cat /dev/zero >out/r || true",
+        'for i in $(seq 20); do head -c 5000 /dev/zero >"out/$i" || true; done',
+    )
+    config = place.write({"path": "out", "flags": "persistent"}, capacity="2 MiB")
+    said: list[str] = []
+    came = engram.jobs.run(config, program, front="run", tell=said.append)
+    assert came.exit_code == 0, said
+    assert (place.results / "out/r").stat().st_size > MIB
+
+
+@needs_fuse
+def test_what_a_mount_has_shown_is_not_lost_where_the_next_one_fails(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engram.jobs.mount(place.write())
+    (place.mount / "out").mkdir()
+    (place.mount / "out/r").write_bytes(b"x")
+    engram.unmount(place.mount)  # which knows nothing of jobs
+
+    def fail(*_: object) -> None:
+        raise engram.UnsupportedError("no FUSE")
+
+    monkeypatch.setattr(mounting, "mount", fail)
+    for again in (
+        lambda: engram.jobs.mount(place.config),
+        lambda: engram.jobs.run(place.config, ["true"]),
+    ):
+        with pytest.raises(engram.UnsupportedError, match="--front run"):
+            again()
+    assert engram.jobs.resume(place.config).whole
+    assert (place.results / "out/r").read_bytes() == b"x"
+    with pytest.raises(engram.UnsupportedError, match="--front run"):
+        engram.jobs.mount(place.config)
+    assert place.pool() is None, "nobody has seen that one"
 
 
 @needs_fuse

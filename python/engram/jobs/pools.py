@@ -46,14 +46,15 @@ _DROP_SECONDS = 10.0
 _HOLDERS = 3
 """So many pools that take room are named."""
 
-Step = Literal["in", "ready", "running", "out", "kept"]
+Step = Literal["in", "ready", "running", "shown", "out", "kept"]
 
 
 class Record(NamedTuple):
     """How far a job is."""
 
     step: Step
-    """Files come in; they are there; the program runs; results go out; all is out, and it stays."""
+    """Files come in; they are there, and nobody has seen them; the program runs; a mount shows them
+    until it is taken away; results go out; all is out, and the pool stays."""
     code: int | None = None
     """What the program has ended with; None: it has not, or there was none."""
     program: int = 0
@@ -69,6 +70,8 @@ class JobPool:
         self.description = description
         self.pool = pool
         self.folder = Path(pool.path)
+        self.is_new = False
+        """Whether this process has made it."""
         self._lock = lock
 
     @property
@@ -79,6 +82,11 @@ class JobPool:
     def note(self, record: Record) -> None:
         """Say how far the job is, for whoever goes on with it."""
         self.pool[_GROUP].attrs[_RECORD] = json.dumps(record._asdict())
+
+    def make_room(self, more: int = 0) -> None:
+        """Let the pool have what its backends may hold, and so many bytes more."""
+        with contextlib.suppress(ArgumentError):  # it has more already
+            self.pool.resize(sum(one.capacity for one in self.description.backends) + more)
 
     def close(self) -> None:
         """Close it, and let others have it."""
@@ -218,12 +226,14 @@ def find_or_make(description: Description) -> JobPool:
     held = find(description)
     if held is not None:
         if held.description.text == description.text:
-            return _grown(held)
+            held.make_room()
+            return held
         step = held.record.step
         if step == "kept" or (step == "in" and description.reuse is not None):
             held.description = description
             _noted(held)
-            return _grown(held)
+            held.make_room()
+            return held
         if step != "in":
             folder, path = held.folder, held.description.path
             held.close()
@@ -241,19 +251,12 @@ def find_or_make(description: Description) -> JobPool:
     try:
         _check_nodes(pool, description)
         made = _held(pool, description, wait=False)
-        _noted(made)
+        made.is_new = True
     except BaseException:
         pool.close()
         _destroyed(folder)
         raise
     return made
-
-
-def _grown(held: JobPool) -> JobPool:
-    """Let a pool that was made earlier have as much as is asked for now."""
-    with contextlib.suppress(ArgumentError):  # it has more
-        held.pool.resize(sum(one.capacity for one in held.description.backends))
-    return held
 
 
 @contextlib.contextmanager

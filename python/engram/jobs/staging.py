@@ -25,6 +25,8 @@ from engram.stage import (
 
 _LOOK_SECONDS = 0.1
 """Between two looks how far a stage is."""
+_LOG_ROOM = 64 << 20
+"""Bytes that a pool may have beyond its backends, for a stage-out to note what it has done there."""
 
 Tell = Callable[[str], None]
 """Is called with a sentence on what was done, or was not."""
@@ -178,6 +180,7 @@ def bring_out(held: JobPool, hooks: Hooks, *, overwrite: bool) -> Outcome:
     results = description.results_dir
     troubles: list[Trouble] = []
     report, stopped = None, False
+    held.make_room(_LOG_ROOM)
     try:
         planned = tags.plan(held.pool, description)
         troubles += planned.troubles

@@ -121,6 +121,7 @@ def run(
         with _begun(described, hooks) as held:
             for message in said:
                 hooks.tell(message)
+            _check_not_shown(held)
             if held.record.step == "out":
                 hooks.tell("the program has ended before: what is left goes out")
                 return _finish(held, hooks, signals, options)
@@ -338,7 +339,7 @@ def _refuse_ended(held: JobPool) -> None:
 def _ready(held: JobPool, hooks: Hooks) -> Ended | None:
     """Bring the files in; give how the job has ended if that could not be done."""
     record = held.record
-    if record.step in {"ready", "running"}:
+    if record.step in {"ready", "running", "shown"}:
         hooks.tell("its files are there, as the job has left them that was not ended well")
         return None
     try:
@@ -382,18 +383,38 @@ def _shown(described: Description, hooks: Hooks) -> Mount:
         if (ended := _ready(held, hooks)) is not None:
             why = "; ".join(f"{one.path}: {one.why}" for one in ended.troubles)
             raise EngramError(f"not all files could be brought in: {why or 'stopped'}")
-        return _mounted(held)
+        before = held.record
+        _check_not_shown(held)
+        held.note(Record("shown"))  # first: whoever dies now may have been seen
+        try:
+            return _mounted(held)
+        except BaseException:
+            held.note(before)
+            _drop_unseen(held, hooks)
+            raise
+
+
+def _check_not_shown(held: JobPool) -> None:
+    """See that nobody has the job's files by a mount that is to be taken away by hand."""
+    place = held.description.mount_dir
+    if held.record.step == "shown" and mounts.mounted(place) is not None:
+        raise BusyError(
+            f"{place} is mounted already: `engram unmount {place}` takes it away, and brings out "
+            f"the results of the job whose mount it is"
+        )
+
+
+def _drop_unseen(held: JobPool, hooks: Hooks) -> None:
+    """Drop a pool that this process has made, and that no program has seen."""
+    if held.is_new and held.record.step == "ready" and held.description.reuse is None:
+        hooks.tell("no program was begun, and the pool goes: nothing of it is lost")
+        held.drop()
 
 
 def _mounted(held: JobPool) -> Mount:
     place = held.description.mount_dir
-    if mounts._served_at(place) is not None:
-        if mounts.mounted(place) is not None and held.record.step != "running":
-            raise BusyError(
-                f"{place} is mounted already: `engram unmount {place}` takes it away, and brings "
-                f"out the results of the job whose mount it is"
-            )
-        mounts.unmount(place)  # of a job that was killed
+    if mounts._served_at(place) is not None:  # of a job that was killed
+        mounts.unmount(place)
     place.mkdir(parents=True, exist_ok=True)
     try:
         return mounts.mount(held.pool, place)
@@ -412,14 +433,10 @@ def _fronted(held: JobPool, front: Front, hooks: Hooks) -> Iterator[dict[str, st
         else:
             _mounted(held)
             yield os.environ | own
-    except BusyError:  # of another's mount, which stays
-        raise
     except BaseException:
         with contextlib.suppress(EngramError):
             mounts.unmount(held.description.mount_dir)
-        if held.record.step == "ready" and held.description.reuse is None:
-            hooks.tell("the program was not begun, and the pool goes: nothing of it is lost")
-            held.drop()
+        _drop_unseen(held, hooks)
         raise
 
 
@@ -510,6 +527,9 @@ def _finish(
     try:
         held.drop()
     except BusyError as error:
-        hooks.tell(f"the results are out; the pool {folder} could not be removed: {error}")
-        return Ended(code, (), outcome.report, folder, whole=True)
+        hooks.tell(
+            f"the results are out as they were, and the pool {folder} stays: {error}. "
+            f"`engram job --resume -c {held.description.path}` brings out what has changed since"
+        )
+        return Ended(code, (Trouble(str(folder), str(error)),), outcome.report, folder, whole=False)
     return Ended(code, (), outcome.report, None, whole=True)
