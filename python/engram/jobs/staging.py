@@ -26,7 +26,7 @@ from engram.stage import (
 _LOOK_SECONDS = 0.1
 """Between two looks how far a stage is."""
 _LOG_ROOM = 64 << 20
-"""Bytes that a pool may have beyond its backends, for a stage-out to note what it has done there."""
+"""Bytes that a pool may have beyond its backends, so that a stage-out has room for its notes."""
 
 Tell = Callable[[str], None]
 """Is called with a sentence on what was done, or was not."""
