@@ -181,6 +181,20 @@ def test_extended_attributes_are_refused_as_linux_does(pool: engram.Pool, seen: 
     assert dict(pool["file"].attrs) == {"k": "v"}
 
 
+def test_a_stage_tag_says_one_of_two_things(pool: engram.Pool, seen: Path) -> None:
+    (seen / "out").mkdir()
+    (seen / "out/file").write_bytes(b"x")
+    os.setxattr(seen / "out", b"user.engram.stage", b"persistent")
+    os.setxattr(seen / "out/file", b"user.engram.stage", b"temporary\0")
+    assert pool["out"].attrs["engram.stage"] == "persistent"
+    assert pool["out/file"].attrs["engram.stage"] == "temporary"
+    assert os.getxattr(seen / "out", b"user.engram.stage") == b"persistent"
+    for name, value in ((b"engram.stage", b"lasting"), (b"engram.stage:f8", b"1")):
+        assert code_of(os.setxattr, seen / "out", b"user." + name, value) == "EINVAL"
+    os.removexattr(seen / "out", b"user.engram.stage")
+    assert "engram.stage" not in pool["out"].attrs
+
+
 def test_an_array_says_what_it_is(pool: engram.Pool, seen: Path) -> None:
     pool.create_array("T", data=np.zeros((2, 3), "f4"), dims=("y", "x"))
     told = {

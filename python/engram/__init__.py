@@ -160,6 +160,7 @@ __all__ = [
     "group_attr",
     "import_file",
     "import_files",
+    "jobs",
     "mount",
     "open",
     "run",

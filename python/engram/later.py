@@ -21,6 +21,7 @@ PUBLIC = {
     **dict.fromkeys(_FILES, "engram.formats"),
     **dict.fromkeys(_ACTIVE, "engram.active"),
     "active": "engram.active",
+    "jobs": "engram.jobs",
     "stage": "engram.stage",
     "Table": "engram.table",
 }

@@ -3,7 +3,8 @@
 //! `user.KEY` is the attribute KEY, whatever its type, as text; set, it becomes text, or bytes, if
 //! it is none. `user.KEY:TYPE` is the same with a type: `f8`, `f4`, `i8` to `i1`, `u8` to `u1`,
 //! `b1`. Set so, an attribute is a number that queries compare as one. What an array is,
-//! `user.engram.dtype`, `shape`, `dims` and `oid` tell. Other classes of extended attributes
+//! `user.engram.dtype`, `shape`, `dims` and `oid` tell. `user.engram.stage` alone of these is set:
+//! whether a job's file is brought out at its end. Other classes of extended attributes
 //! (`security.`, `trusted.`) are not kept.
 
 use std::fmt::Write;
@@ -16,6 +17,10 @@ use crate::fs::{Fs, Ino, Node};
 
 const USER: &str = "user.";
 const OWN: &str = "engram.";
+/// The stage tag: what becomes of a file or folder at the end of its job.
+const STAGE: &str = "engram.stage";
+/// What a stage tag may say.
+const STAGES: [&str; 2] = ["persistent", "temporary"];
 /// The longest value, as Linux has it.
 const VALUE_BYTES_MAX: usize = 65536;
 /// The types that a key may end with, and numpy's letters and sizes for them.
@@ -119,12 +124,13 @@ impl Fs {
     pub fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
         self.check_writable()?;
         let (key, member) = (Key::parse(name)?, self.member(ino)?);
-        if key.key.starts_with(OWN) {
+        if key.key.starts_with(OWN) && key.key != STAGE {
             refuse!(EPERM, "{:?} says what the object is, and is not set", key.key);
         }
         if value.len() > VALUE_BYTES_MAX {
             refuse!(E2BIG, "a value of {} bytes is too long", value.len());
         }
+        let value = if key.key == STAGE { stage_tag(&key, value)? } else { value };
         let there = self.namespace().attr(member, key.key).map_err(gone_is_stale)?.is_some();
         match (flags, there) {
             (libc::XATTR_CREATE, true) => refuse!(EEXIST, "{:?} is there", key.key),
@@ -149,6 +155,15 @@ impl Fs {
             _ => error.into(),
         })
     }
+}
+
+/// What a stage tag says, without the zero that C may have left behind it.
+fn stage_tag<'v>(key: &Key<'_>, value: &'v [u8]) -> Result<&'v [u8]> {
+    let said = value.strip_suffix(b"\0").unwrap_or(value);
+    if key.typed.is_some() || !STAGES.iter().any(|tag| tag.as_bytes() == said) {
+        refuse!(EINVAL, "{STAGE} says {}, and nothing else", STAGES.join(" or "));
+    }
+    Ok(said)
 }
 
 fn refused(error: engram::Error) -> Errno {

@@ -138,7 +138,7 @@ app = typer.Typer(
 SECTIONS = {
     "Look": ("ls", "tree", "info", "query", "watch", "stats", "plot"),
     "Values in and out": ("put", "get", "import", "export"),
-    "Files": ("mount", "unmount", "run", "trace", "stage"),
+    "Files": ("mount", "unmount", "run", "trace", "stage", "job"),
     "Names": ("mv", "rm", "protect"),
     "Sharing": ("share", "unshare", "publish", "unpublish"),
     "Active objects": ("active", "gc"),

@@ -7,13 +7,20 @@ from typing import Annotated, Literal
 
 import typer
 
-from engram import mounts
-from engram.cli import terminal
-from engram.cli.app import NamespaceOption, PoolArgument, app, examples
+from engram import jobs, mounts
+from engram.cli import completion, terminal
+from engram.cli.app import NamespaceOption, app, examples, file_path
+from engram.cli.job import ConfigOption, OverwriteOption, options_of, tell
+from engram.errors import ArgumentError
 
-DirArgument = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The folder where the pool is to be seen.")
-]
+_POOL = typer.Argument(
+    metavar="POOL",
+    help="The pool's folder.",
+    autocompletion=completion.pools,
+    parser=file_path,
+)
+_WHERE = typer.Argument(metavar="DIR", help="The folder where the pool is to be seen.")
+DirArgument = Annotated[Path, _WHERE]
 
 
 @app.command(
@@ -22,12 +29,15 @@ DirArgument = Annotated[
         "engram mount /dev/shm/run /mnt/run --cache job",
         "engram mount /dev/shm/run /mnt/run --read-only",
         "engram mount /dev/shm/run /mnt/run --trace run.trace",
+        "engram mount -c job.yaml",
+        "engram mount -f -c job.yaml",
     )
 )
 def mount(
-    pool: PoolArgument,
-    directory: DirArgument,
+    pool: Annotated[Path | None, _POOL] = None,
+    directory: Annotated[Path | None, _WHERE] = None,
     *,
+    config: ConfigOption = None,
     cache: Annotated[
         Literal["job", "shared", "none"],
         typer.Option(
@@ -39,7 +49,7 @@ def mount(
         bool, typer.Option("--read-only", help="Refuse all changes through it.")
     ] = False,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Serve it here, until Ctrl-C or an unmount.")
+        bool, typer.Option("--foreground", "-f", help="Serve it here, until Ctrl-C or an unmount.")
     ] = False,
     segment_size: Annotated[
         str | None,
@@ -62,7 +72,18 @@ def mount(
     ] = None,
     namespace: NamespaceOption = "default",
 ) -> None:
-    """Show a namespace as a folder: groups are folders, blobs and arrays are files."""
+    """Show a namespace as a folder: groups are folders, blobs and arrays are files.
+
+    With -c, the pool and the folder are those of a job's description: its files are brought in
+    first, and `engram unmount` brings its results out.
+    """
+    if config is not None:
+        if pool is not None:
+            raise ArgumentError("-c says which pool and where: leave POOL and DIR away")
+        _mount_job(config, foreground=foreground)
+        return
+    if pool is None or directory is None:
+        raise ArgumentError("which pool, and where? give POOL and DIR, or -c FILE for a job's")
     if foreground:
         terminal.say(f"{pool} is served at {directory}, until Ctrl-C or `engram unmount`")
     do = mounts.serve if foreground else mounts.mount
@@ -84,7 +105,30 @@ def mount(
 
 
 @app.command(epilog=examples("engram unmount /mnt/run"))
-def unmount(directory: DirArgument) -> None:
-    """Take a mount away; also one whose process was killed."""
+def unmount(directory: DirArgument, *, overwrite: OverwriteOption = False) -> None:
+    """Take a mount away; also one whose process was killed.
+
+    The results of a job's mount are brought out, and its pool goes when they are safe.
+    """
+    with terminal.Bar("stage", 0) as bar:
+        ended = jobs.unmount(directory, **options_of(bar, overwrite=overwrite))
+    if ended is not None:
+        tell(ended)
+        terminal.say(f"{directory} is unmounted; the results are out")
+        return
     mounts.unmount(directory)
     terminal.say(f"{directory} is unmounted; all that was written is in the pool")
+
+
+def _mount_job(config: str, *, foreground: bool) -> None:
+    """Mount the pool of a job."""
+    with terminal.Bar("stage", 0) as bar:
+        options = options_of(bar, overwrite=False)
+        if foreground:
+            tell(jobs.serve(config, **options))
+            return
+        made = jobs.mount(config, **options)
+    terminal.say(
+        f"the job's files are at {made.path}, served by process {made.pid}; "
+        f"`engram unmount {made.path}` brings the results out"
+    )

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
+from engram import jobs
 from engram import stage as stages
 from engram.cli import terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
     PoolArgument,
+    clean,
     dress,
     examples,
     file_path,
@@ -345,6 +347,25 @@ def stage_verify(
 ) -> None:
     """Compare a folder with the manifest that a stage-out has left there."""
     _end(stages.verify(folder), "as the manifest says", json=json)
+
+
+@verbs.command(
+    "tag",
+    epilog=examples(
+        "engram stage tag /dev/shm/run out/restart.nc persistent",
+        "engram stage tag /dev/shm/run out/scratch temporary",
+    ),
+)
+def stage_tag(
+    pool: PoolArgument,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A file or folder in the pool.")],
+    tag: Annotated[
+        Literal["persistent", "temporary", "none"],
+        typer.Argument(metavar="TAG", help="persistent, temporary, or none: as its folder."),
+    ],
+) -> None:
+    """Say whether a file or folder of a job is brought out at its end."""
+    jobs.tag(pool, clean(path), None if tag == "none" else tag)
 
 
 def _sources(sources: list[str], to: str | None, listed: str | None) -> dict[str, str]:
