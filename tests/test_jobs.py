@@ -274,7 +274,7 @@ def test_another_file_in_the_results_stays_unless_it_may_go(place: Place) -> Non
     (place.results / "out/r").write_bytes(b"of another job")
     program = place.script("mkdir out", "echo x >out/r")
     came = engram.jobs.run(place.write(), program, front="run")
-    assert [one.path for one in came.troubles] == ["r"]
+    assert [one.path for one in came.troubles] == ["out/r"]
     assert (place.results / "out/r").read_bytes() == b"of another job"
     assert (place.results / "state").read_bytes() == b"old\n", "the rest is out"
     assert engram.jobs.resume(place.config, overwrite=True).whole
