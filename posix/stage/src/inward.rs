@@ -1,11 +1,12 @@
 //! Stage-in: trees of the kernel's file systems brought into a pool.
 //!
 //! *Protocol*. A file of at most [`SMALL`] bytes comes in one commit, with its mode, times and
-//! attributes; small files that are new come together, up to 64 of them. A larger one is made under a name of its own in the stage's [work folder](WORK),
-//! part by part; how many parts are there, an attribute says ([`PARTS`]). When all are, it gets
-//! what else it is to have, and then, in one commit, its own name. Whoever dies leaves whole files,
-//! and parts that the next one goes on with. A source that was changed while it was read is read
-//! again, a few times; then it is a [`Trouble`](crate::Trouble).
+//! attributes; small files that are new come together, up to 64 of them. A larger one is made under
+//! a name of its own in the stage's [work folder](WORK), part by part; how many parts are there, an
+//! attribute says ([`PARTS`]). When all are, it gets what else it is to have, and then, in one
+//! commit, its own name. Whoever dies leaves whole files, and parts that the next one goes on with.
+//! A source that was changed while it was read is read again, a few times; then it is a
+//! [`Trouble`](crate::Trouble).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
