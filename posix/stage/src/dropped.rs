@@ -6,7 +6,7 @@
 //! brought stay: a stage-in's are those that it has put into the pool, a stage-out's those that it
 //! has brought out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,8 @@ struct Own {
     name: String,
     path: String,
     size: u64,
+    /// What tells its state, as it was looked at.
+    seen: Seen,
     is_safe: bool,
 }
 
@@ -51,8 +53,8 @@ struct Own {
 #[derive(Default)]
 struct Found {
     own: Vec<Own>,
-    /// Folders, each behind the one that it is in: the folder above, its name.
-    folders: Vec<(Ino, String)>,
+    /// Folders, each behind the one that it is in: the folder above, its name, its number.
+    folders: Vec<(Ino, String, Ino)>,
     /// What half-made copies outside are called, if there are any.
     parts: Vec<PathBuf>,
 }
@@ -87,7 +89,12 @@ pub fn drop_stage(fs: &Fs, name: &str, keep: bool, insists: bool) -> Result<Drop
             dropped.done = false;
             return Ok((dropped, false));
         }
-        found.remove(fs)?;
+        let left = found.remove(fs)?;
+        if !left.is_empty() {
+            dropped.files -= left.len() as u64;
+            (dropped.lost, dropped.done) = (left, false);
+            return Ok((dropped, false));
+        }
         found.forget(fs, work, &plan.work).map_err(Failure::into_error)?;
         Ok((dropped, true))
     })
@@ -119,12 +126,15 @@ impl Found {
         self.parts.push(part_of(&target.to.join(manifest::NAME)));
         self.below(fs, &target.from, |found, own, stat, below| {
             let outer = joined(&target.to, below);
+            found.parts.push(part_of(&outer));
             let is_safe = match stat.kind {
-                NodeKind::File => outside.has(&own.path, stat),
-                NodeKind::Symlink => is_same_link(fs, stat, &outer)?,
+                NodeKind::File if outside.came_to(&own.path, &outer) => {
+                    outside.has(&own.path, stat)
+                }
+                NodeKind::Symlink if is_same_link(fs, stat, &outer)? => true,
+                // It was not brought, or not yet.
                 _ => return Ok(()),
             };
-            found.parts.push(part_of(&outer));
             found.own.push(Own { is_safe, ..own });
             Ok(())
         })
@@ -138,31 +148,28 @@ impl Found {
         top: &str,
         mut each: impl FnMut(&mut Found, Own, &Stat, &str) -> Done<()>,
     ) -> Done<()> {
-        let walked = match fs.walk(ROOT, top) {
-            Err(error) if [libc::ENOENT, libc::ENOTDIR].contains(&error.code) => return Ok(()),
-            walked => walked?,
-        };
-        let Some(stat) = walked.stat else { return Ok(()) };
+        let Some((parent, name, stat)) = looked_up(fs, top)? else { return Ok(()) };
         let own = |folder, name: &str, path: String, stat: &Stat| Own {
             folder,
             name: name.to_owned(),
             path,
             size: stat.size,
+            seen: source_of(stat),
             is_safe: false,
         };
         if stat.kind != NodeKind::Folder {
-            let one = own(walked.parent, &walked.name, top.to_owned(), &stat);
+            let one = own(parent, name, top.to_owned(), &stat);
             return each(self, one, &stat, "");
         }
-        if !walked.name.is_empty() {
-            self.folders.push((walked.parent, walked.name));
+        if !name.is_empty() {
+            self.folders.push((parent, name.to_owned(), stat.ino));
         }
         let mut folders = vec![(stat.ino, String::new())];
         while let Some((folder, below)) = folders.pop() {
             for (entry, stat) in listed(fs, folder)? {
                 let path = under(&below, &entry.name);
                 if stat.kind == NodeKind::Folder {
-                    self.folders.push((folder, entry.name));
+                    self.folders.push((folder, entry.name, stat.ino));
                     folders.push((stat.ino, path));
                 } else {
                     let one = own(folder, &entry.name, under(top, &path), &stat);
@@ -173,19 +180,36 @@ impl Found {
         Ok(())
     }
 
-    /// Removes what was found, and the folders that are empty then.
-    fn remove(&self, fs: &Fs) -> Result<()> {
+    /// Removes what was found, and the folders that are empty by that. It gives the paths of what
+    /// stays, since it was changed after it was looked at.
+    fn remove(&self, fs: &Fs) -> Result<Vec<String>> {
+        let (mut left, mut emptied) = (Vec::new(), HashSet::new());
         for own in &self.own {
-            match fs.unlink(own.folder, own.name.as_bytes()) {
-                Err(error) if [libc::ENOENT, libc::ESTALE].contains(&error.code) => {}
-                done => done?,
+            let name = own.name.as_bytes();
+            let gone = |code| [libc::ENOENT, libc::ESTALE].contains(&code);
+            let now = match fs.lookup(own.folder, name) {
+                Err(error) if gone(error.code) => continue,
+                now => now?,
+            };
+            if source_of(&now) != own.seen {
+                left.push(own.path.clone());
+                continue;
+            }
+            match fs.unlink(own.folder, name) {
+                Err(error) if gone(error.code) => {}
+                done => {
+                    done?;
+                    emptied.insert(own.folder);
+                }
             }
         }
-        for (above, name) in self.folders.iter().rev() {
+        for (above, name, folder) in self.folders.iter().rev() {
             // What has something in it stays.
-            let _ = fs.rmdir(*above, name.as_bytes());
+            if emptied.contains(folder) && fs.rmdir(*above, name.as_bytes()).is_ok() {
+                emptied.insert(*above);
+            }
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Removes what a stage keeps so that it can be resumed, on both sides.
@@ -210,6 +234,25 @@ impl Found {
             }
         }
         Ok(())
+    }
+}
+
+/// What has a path in the namespace: its folder, its name there, itself. A link is not followed.
+fn looked_up<'p>(fs: &Fs, path: &'p str) -> Done<Option<(Ino, &'p str, Stat)>> {
+    let path = path.trim_matches('/');
+    let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let absent = |code| [libc::ENOENT, libc::ENOTDIR].contains(&code);
+    let folder = match fs.walk(ROOT, above) {
+        Err(error) if absent(error.code) => return Ok(None),
+        walked => walked?.stat,
+    };
+    let Some(folder) = folder else { return Ok(None) };
+    if name.is_empty() {
+        return Ok(Some((folder.ino, name, folder)));
+    }
+    match fs.lookup(folder.ino, name.as_bytes()) {
+        Err(error) if absent(error.code) => Ok(None),
+        stat => Ok(Some((folder.ino, name, stat?))),
     }
 }
 
@@ -252,6 +295,11 @@ impl Outside {
             }
         }
         Ok(Outside(all))
+    }
+
+    /// Whether a stage has brought a file to this path outside, whatever became of both since.
+    fn came_to(&self, path: &str, outer: &Path) -> bool {
+        self.0.get(path).is_some_and(|copies| copies.iter().any(|(known, _)| known == outer))
     }
 
     /// Whether a file that is so now has a copy outside that is as a stage has made it.

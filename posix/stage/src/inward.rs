@@ -27,7 +27,7 @@ use engram_fs::{
 use rustix::fs::{Advice, SeekFrom};
 
 use crate::failure::{Done, Failure, is_there, stopped};
-use crate::manifest::{Line, What};
+use crate::manifest::{self, Line, What};
 use crate::options::{Existing, Options, Order, Verify};
 use crate::pace::Pace;
 use crate::plan::pair_key;
@@ -95,6 +95,14 @@ impl Brought {
         order.choose(&mut entries, |entry| self.path(entry));
         self.tree.entries = entries;
     }
+}
+
+/// Whether something outside is what a stage has left beside files: its manifests, and half-made
+/// copies.
+fn is_left(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    [manifest::NAME, "MANIFEST.sha256"].map(Path::new).contains(&path)
+        || (name.starts_with(".engram-") && name.ends_with(".part"))
 }
 
 /// How the names of a pair's half-made copies begin, in the work folder.
@@ -224,8 +232,11 @@ impl StageIn<'_> {
             }
         };
         let to = source.to.trim_matches('/').to_owned();
-        let found =
-            if is_folder { Tree::walk(&source.from, |_| true) } else { Tree::of_one(&source.from) };
+        let found = if is_folder {
+            Tree::walk(&source.from, |path| !is_left(path))
+        } else {
+            Tree::of_one(&source.from)
+        };
         let tree = match found {
             Ok(tree) => tree,
             Err(error) => {
@@ -404,7 +415,7 @@ impl StageIn<'_> {
                 if self.progress.is_stopped() {
                     return;
                 }
-                match self.link(node, folder, name, &one.path(entry)) {
+                match self.link(node, folder, name, &one.path(entry), entry.outside.seen.written) {
                     Ok(()) => self.progress.looked(entry.outside.seen.size),
                     Err(failure) => self.note(&one.from(entry), failure),
                 }
@@ -412,10 +423,13 @@ impl StageIn<'_> {
         }
     }
 
-    fn link(&self, node: Ino, folder: Ino, name: &[u8], path: &str) -> Done<()> {
+    fn link(&self, node: Ino, folder: Ino, name: &[u8], path: &str, written: i64) -> Done<()> {
         match self.fs.lookup(folder, name) {
             Ok(there) if there.ino == node => Ok(()),
             Ok(_) if self.options.existing == Existing::Refuse => Err(is_there(path)),
+            Ok(there) if self.options.existing == Existing::Update && there.written >= written => {
+                Ok(())
+            }
             Ok(_) => self.replace_by_link(node, folder, name),
             Err(error) if error.code == libc::ENOENT => {
                 Ok(self.fs.link(node, folder, name).map(drop)?)
@@ -580,13 +594,13 @@ impl Copy<'_> {
                     if there.is_none() && outside.names < 2 && !self.is_read_again() {
                         return Ok(Copied::Read { given, bytes, sum });
                     }
-                    let node = self.put(&given, &bytes, there.is_some())?;
+                    let node = self.put(&given, &bytes, there.as_ref())?;
                     stage.progress.bytes_done.fetch_add(bytes.len() as u64, Relaxed);
                     stage.progress.done(self.line(What::File, bytes.len() as u64, sum));
                     return Ok(Copied::There(node));
                 }
             } else if let Some((node, sum)) =
-                self.large(&source, &outside, there.is_some(), buffer)?
+                self.large(&source, &outside, there.as_ref(), buffer)?
             {
                 stage.progress.done(self.line(What::File, outside.seen.size, sum));
                 return Ok(Copied::There(node));
@@ -635,11 +649,11 @@ impl Copy<'_> {
     }
 
     /// Puts a node under its name, in place of what has it.
-    fn put(&self, given: &Given, value: &[u8], replaces: bool) -> Done<Ino> {
+    fn put(&self, given: &Given, value: &[u8], there: Option<&Stat>) -> Done<Ino> {
         let stage = self.stage;
         let is_looked_at = given.kind == NodeKind::File && self.is_read_again();
         let whole = Whole { parent: self.folder, name: self.name(), given, value };
-        if !replaces && !is_looked_at {
+        if there.is_none() && !is_looked_at {
             return match stage.fs.put_whole(whole) {
                 Err(error) if error.code == libc::EEXIST => {
                     Err(is_there(&self.brought.path(self.entry)))
@@ -656,7 +670,7 @@ impl Copy<'_> {
             let sum = Sum::of(value, false);
             look(&stage.fs.open(node, flags)?, value.len() as u64, sum, &mut vec![0; PIECE])?;
         }
-        self.take_name(&hidden, replaces)?;
+        self.take_name(&hidden, there)?;
         Ok(node)
     }
 
@@ -666,9 +680,19 @@ impl Copy<'_> {
     }
 
     /// Takes the name, of what had it if there was something, and of nothing else.
-    fn take_name(&self, hidden: &str, replaces: bool) -> Done<()> {
+    fn take_name(&self, hidden: &str, there: Option<&Stat>) -> Done<()> {
         let (fs, work) = (self.stage.fs, self.stage.work);
-        let clash = if replaces { Clash::Replace } else { Clash::Refuse };
+        let clash = if there.is_some() { Clash::Replace } else { Clash::Refuse };
+        if let Some(there) = there {
+            // What was decided on may have been written to while this was copied.
+            let same = |now: &Stat| {
+                (now.ino, now.size, now.written) == (there.ino, there.size, there.written)
+            };
+            if !fs.lookup(self.folder, self.name()).is_ok_and(|now| same(&now)) {
+                let _ = fs.unlink(work, hidden.as_bytes());
+                return Err(is_there(&self.brought.path(self.entry)));
+            }
+        }
         match fs.rename(work, hidden.as_bytes(), self.folder, self.name(), clash) {
             Err(error) if error.code == libc::EEXIST => {
                 let _ = fs.unlink(work, hidden.as_bytes());
@@ -691,7 +715,7 @@ impl Copy<'_> {
         &self,
         source: &File,
         outside: &Outside,
-        replaces: bool,
+        there: Option<&Stat>,
         buffer: &mut [u8],
     ) -> Done<Option<(Ino, Sum)>> {
         let stage = self.stage;
@@ -700,14 +724,19 @@ impl Copy<'_> {
         let mut sum = RunningSum::new(stage.options.sha256);
         let mut at = 0;
         let part = stage.options.part;
-        let there = (parts * part).min(outside.seen.size);
-        while at < there {
-            let most = buffer.len().min((there - at) as usize);
+        let kept = parts.saturating_mul(part).min(outside.seen.size);
+        while at < kept {
+            let most = buffer.len().min((kept - at) as usize);
             let count = copy.read(at, &mut buffer[..most])?;
+            if count == 0 {
+                // It is shorter than it was noted to be: it is not to be gone on with.
+                stage.fs.unlink(stage.work, hidden.as_bytes())?;
+                return Ok(None);
+            }
             sum.add(&buffer[..count]);
             at += count as u64;
         }
-        stage.progress.bytes_done.fetch_add(there, Relaxed);
+        stage.progress.bytes_done.fetch_add(kept, Relaxed);
         let _ = rustix::fs::fadvise(source, at, None, Advice::Sequential);
         while at < outside.seen.size {
             let end = (at + part).min(outside.seen.size);
@@ -737,7 +766,7 @@ impl Copy<'_> {
         stage.fs.namespace().delete_attr(Member::Object(copy.ino()), PARTS)?;
         stage.give(copy.ino(), self.from, outside, own)?;
         step!("stage.given");
-        self.take_name(&hidden, replaces)?;
+        self.take_name(&hidden, there)?;
         Ok(Some((copy.ino(), sum)))
     }
 
@@ -827,7 +856,7 @@ impl Copy<'_> {
                 return Ok(there.ino);
             }
         }
-        let node = self.put(&self.given(), target, there.is_some())?;
+        let node = self.put(&self.given(), target, there.as_ref())?;
         stage.progress.done(line);
         Ok(node)
     }
@@ -841,7 +870,7 @@ impl Copy<'_> {
                 return Ok(there.ino);
             }
         }
-        let node = self.put(&self.given(), b"", there.is_some())?;
+        let node = self.put(&self.given(), b"", there.as_ref())?;
         stage.progress.looked(0);
         Ok(node)
     }

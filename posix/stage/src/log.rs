@@ -100,6 +100,7 @@ impl Known {
                     self.naming.insert(path, told);
                 } else {
                     self.parts.remove(&path);
+                    self.naming.remove(&path);
                     self.written.insert(path, told);
                 }
             }
@@ -184,6 +185,7 @@ impl Log {
     pub fn note_written(&self, path: &str, done: &Written) -> Done<()> {
         let mut known = self.known();
         known.parts.remove(path);
+        known.naming.remove(path);
         known.written.insert(path.to_owned(), *done);
         drop(known);
         self.add_copy("done", path, done)

@@ -11,8 +11,8 @@
 //!
 //! The fields are the kind, the size in bytes, XXH3-128, SHA-256 or `-`, and the path below the
 //! manifest's own folder. Of a link, size and sums are those of where it leads. In a path a line
-//! feed stands as `\n`, and a backslash as `\\`. The last line has the number of lines and of
-//! bytes: a manifest without it was cut off.
+//! feed stands as `\n`, a carriage return as `\r`, and a backslash as `\\`. The last line has the
+//! number of lines and of bytes: a manifest without it was cut off.
 
 use std::fmt::Write as _;
 
@@ -63,7 +63,7 @@ pub struct Manifest {
 
 /// A path on one line.
 pub(crate) fn escaped(path: &str) -> String {
-    path.replace('\\', "\\\\").replace('\n', "\\n")
+    path.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r")
 }
 
 /// The path that a line has; `None`: there is no such escape.
@@ -74,6 +74,7 @@ pub(crate) fn unescaped(text: &str) -> Option<String> {
         match letter {
             '\\' => match letters.next()? {
                 'n' => path.push('\n'),
+                'r' => path.push('\r'),
                 '\\' => path.push('\\'),
                 _ => return None,
             },
@@ -210,7 +211,7 @@ mod tests {
             what,
             size,
             sum: Sum { xxh3, sha256 },
-            path: path.replace('\r', "r"),
+            path,
         })
     }
 

@@ -11,7 +11,9 @@ use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{
+    DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
+};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -372,11 +374,19 @@ impl StageOut<'_> {
         let own = seen(&from).map_err(outside)?;
         let there = seen(to).ok();
         if there.is_none_or(|there| (there.dev, there.ino) != (own.dev, own.ino)) {
-            if there.is_some() && self.options.existing == Existing::Refuse {
-                return Err(is_there(&to.to_string_lossy()));
+            match (there, self.options.existing) {
+                (Some(_), Existing::Refuse) => return Err(is_there(&to.to_string_lossy())),
+                (Some(there), Existing::Update) if there.written >= entry.stat.written => {
+                    return Ok(());
+                }
+                _ => {}
             }
             let part = part_of(to);
             let _ = fs::remove_file(&part);
+            // Until its log says how it is with the further name, it is known by all else.
+            if let Some(written) = tree.log.written(first) {
+                tree.log.note_naming(first, &written)?;
+            }
             fs::hard_link(&from, &part).and_then(|()| fs::rename(&part, to)).map_err(outside)?;
             // A further name changes when the file was changed.
             if let Some(written) = tree.log.written(first) {
@@ -406,18 +416,24 @@ impl StageOut<'_> {
         }
         let made = brought.folders.iter().filter(|folder| folder.made);
         for folder in made.collect::<Vec<_>>().into_iter().rev() {
-            let finished = self.finish_folder(brought, folder);
+            let finished = self.finish_folder(brought, folder, done);
             if let Err(failure) = finished {
                 failure.note(self.progress, &folder.to.to_string_lossy());
             }
         }
     }
 
-    fn finish_folder(&self, brought: &Brought, folder: &OutFolder) -> Done<()> {
-        let open = File::open(&folder.to).map_err(outside)?;
+    fn finish_folder(&self, brought: &Brought, folder: &OutFolder, done: bool) -> Done<()> {
+        let mut how = OpenOptions::new();
+        // Below the target, a link in a folder's place is somebody else's.
+        let nofollow = if folder.path.is_empty() { 0 } else { libc::O_NOFOLLOW };
+        how.read(true).custom_flags(libc::O_DIRECTORY | nofollow);
+        let open = how.open(&folder.to).map_err(outside)?;
         // What the folder of a single file is, or one that was there above all, is not the stage's.
         if brought.whole && folder.ino != ROOT {
-            self.give(&open, &folder.to, &folder.stat)?;
+            // Until all is there, its owner has to be able to put the rest into it.
+            let mode = folder.stat.mode | if done { 0 } else { 0o700 };
+            self.give(&open, &folder.to, &Stat { mode, ..folder.stat })?;
         }
         if self.options.verify != Verify::Size {
             match open.sync_all() {
@@ -501,7 +517,8 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> Done<()> {
     let to = folder.join(name);
     let part = part_of(&to);
     let write = || -> io::Result<()> {
-        let file = File::create(&part)?;
+        let file = anew(&part)?;
+        file.set_permissions(fs::Permissions::from_mode(0o644))?;
         file.write_all_at(bytes, 0)?;
         file.sync_all()?;
         step!("stage.manifest-written");
@@ -597,9 +614,8 @@ impl Copy<'_> {
                 continue;
             };
             stage.give(&open, &part, &stat)?;
-            if stage.options.verify != Verify::Size {
-                open.sync_all().map_err(outside)?;
-            }
+            // Also where the size is enough: what the log says is there has to be there.
+            open.sync_all().map_err(outside)?;
             step!("stage.copy-written");
             if stage.options.verify == Verify::Readback {
                 self.look(&part, stat.size, sum, &mut buffers.1)?;
@@ -608,7 +624,7 @@ impl Copy<'_> {
             let seen = || open.metadata().map(|meta| Seen::of(&meta)).map_err(outside);
             let copied = Written { source: source_of(&stat), copy: seen()?, sum };
             brought.log.note_naming(&path, &copied)?;
-            self.take_name(&part, there.is_some())?;
+            self.take_name(&part, there)?;
             step!("stage.copy-named");
             brought.log.note_written(&path, &Written { copy: seen()?, ..copied })?;
             step!("stage.copy-logged");
@@ -637,17 +653,28 @@ impl Copy<'_> {
     }
 
     /// Takes the name, of what had it if there was something, and of nothing else.
-    fn take_name(&self, part: &Path, replaces: bool) -> Done<()> {
-        if replaces {
+    fn take_name(&self, part: &Path, there: Option<&fs::Metadata>) -> Done<()> {
+        let taken = || is_there(&self.to.to_string_lossy());
+        if let Some(there) = there {
+            // What was decided on may have made way for something else while this was copied.
+            let now = fs::symlink_metadata(self.to).map_err(outside)?;
+            if Seen::of(&now) != Seen::of(there) {
+                return Err(taken());
+            }
             return fs::rename(part, self.to).map_err(outside);
         }
         match rustix::fs::renameat_with(CWD, part, CWD, self.to, RenameFlags::NOREPLACE) {
-            // A file system that knows no such renaming.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-                fs::rename(part, self.to).map_err(outside)
-            }
-            Err(rustix::io::Errno::EXIST) => Err(is_there(&self.to.to_string_lossy())),
-            renamed => renamed.map_err(outside),
+            // A file system that knows no such renaming, as many that nodes share.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
+            Err(rustix::io::Errno::EXIST) => return Err(taken()),
+            renamed => return renamed.map_err(outside),
+        }
+        match fs::hard_link(part, self.to) {
+            Ok(()) => fs::remove_file(part).map_err(outside),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken()),
+            // Nor further names: a look is all that can be had.
+            Err(_) if fs::symlink_metadata(self.to).is_ok() => Err(taken()),
+            Err(_) => fs::rename(part, self.to).map_err(outside),
         }
     }
 
@@ -679,19 +706,14 @@ impl Copy<'_> {
         let stage = self.stage;
         let from = source_of(stat);
         let parts = self.brought.log.parts(path, &from);
-        let open = |anew: bool| {
-            let mut how = OpenOptions::new();
-            how.read(true).write(true).create(true).truncate(anew).mode(0o600);
-            how.custom_flags(libc::O_NOFOLLOW).open(part)
-        };
-        let file = open(parts == 0).map_err(outside)?;
         let part_bytes = stage.options.part;
-        let mut durable = (parts * part_bytes).min(stat.size);
-        if durable > 0 && file.metadata().map_err(outside)?.len() < durable {
-            // What the log says was lost with the file.
-            file.set_len(0).map_err(outside)?;
+        let mut durable = parts.saturating_mul(part_bytes).min(stat.size);
+        let file = if let Some(file) = continued(part, durable) {
+            file
+        } else {
             durable = 0;
-        }
+            anew(part).map_err(outside)?
+        };
         let mut sum = RunningSum::new(stage.options.sha256);
         let (mut at, mut written) = (0, 0);
         while at < stat.size {
@@ -725,7 +747,7 @@ impl Copy<'_> {
                 }
             }
         }
-        if written != stat.size || parts > 0 {
+        if written != stat.size || durable > 0 {
             // A hole at its end; or a part that was longer once.
             file.set_len(stat.size).map_err(outside)?;
         }
@@ -756,7 +778,7 @@ impl Copy<'_> {
         let part = part_of(self.to);
         let _ = fs::remove_file(&part);
         symlink(target_path, &part).map_err(outside)?;
-        self.finish_node(&part, there.is_some())?;
+        self.finish_node(&part, there)?;
         self.told(What::Link, target.len() as u64, sum, false);
         Ok(())
     }
@@ -780,13 +802,13 @@ impl Copy<'_> {
         };
         let mode = Mode::from_raw_mode(stat.mode.into());
         rustix::fs::mknodat(CWD, &part, kind, mode, stat.rdev).map_err(outside)?;
-        self.finish_node(&part, there.is_some())?;
+        self.finish_node(&part, there)?;
         self.stage.progress.looked(0);
         Ok(())
     }
 
     /// Gives what is no file its owner and times, and its name.
-    fn finish_node(&self, part: &Path, replaces: bool) -> Done<()> {
+    fn finish_node(&self, part: &Path, there: Option<&fs::Metadata>) -> Done<()> {
         let stat = &self.entry.stat;
         if self.stage.options.keep_owners {
             let (uid, gid) = (Uid::from_raw(stat.uid), Gid::from_raw(stat.gid));
@@ -798,8 +820,30 @@ impl Copy<'_> {
         }
         rustix::fs::utimensat(CWD, part, &times(stat), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(outside)?;
-        self.take_name(part, replaces)
+        self.take_name(part, there)
     }
+}
+
+/// A half-made copy that has as many bytes as its log says; `None`: there is none.
+fn continued(part: &Path, durable: u64) -> Option<File> {
+    if durable == 0 {
+        return None;
+    }
+    let mut how = OpenOptions::new();
+    how.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = how.open(part).ok()?;
+    let meta = file.metadata().ok()?;
+    // One with a second name is another file's, too.
+    (meta.is_file() && meta.nlink() == 1 && meta.len() >= durable).then_some(file)
+}
+
+/// A file that nobody else has, in place of what a stage may have left.
+fn anew(part: &Path) -> io::Result<File> {
+    match fs::remove_file(part) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(part)
 }
 
 /// What tells a file's state in the pool.

@@ -176,7 +176,8 @@ impl Plan {
 
     /// Reads a plan; `None`: it is none, or was cut off.
     pub fn parse(text: &str) -> Option<Plan> {
-        let mut lines = text.strip_suffix("end\n")?.lines();
+        // What is behind it is of a longer plan, over which this one was written.
+        let mut lines = text.split_once("\nend\n")?.0.lines();
         if lines.next()? != HEAD {
             return None;
         }

@@ -17,7 +17,7 @@
 //! stages work, so an administrator raises and lowers them for all.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -94,12 +94,24 @@ impl Limits {
 
     /// Makes a folder of slots with these limits, or gives them to one that is there.
     pub fn set(self, folder: &Path) -> Result<()> {
-        fs::create_dir_all(folder).map_err(|error| failed(folder, "cannot be made", &error))?;
-        // Each user's stages make and lock files in it.
-        let mode = fs::Permissions::from_mode(0o1777);
-        let _ = fs::set_permissions(folder, mode);
+        if !folder.is_dir() {
+            // Each user's stages make and lock files in it.
+            let mode = fs::Permissions::from_mode(0o1777);
+            fs::create_dir_all(folder)
+                .and_then(|()| fs::set_permissions(folder, mode))
+                .map_err(|error| failed(folder, "cannot be made", &error))?;
+        }
         let (path, part) = (folder.join(LIMITS), folder.join(".limits"));
-        fs::write(&part, self.text())
+        let _ = fs::remove_file(&part);
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&part)
+            .and_then(|mut file| {
+                file.write_all(self.text().as_bytes())?;
+                // All users' stages read it, whatever this process's umask.
+                file.set_permissions(fs::Permissions::from_mode(0o644))
+            })
             .and_then(|()| fs::rename(&part, &path))
             .map_err(|error| failed(&path, "cannot be written", &error))
     }

@@ -237,9 +237,14 @@ impl StatusFile {
             // Another may have dropped it between the two steps.
             let now = fs.lookup(work, file.as_bytes());
             if now.is_ok_and(|now| now.ino == handle.ino()) {
-                check_same(name, &text_of(&handle)?, plan)?;
-                handle.set_size(0)?;
-                handle.write(0, text.as_bytes())?;
+                let there = text_of(&handle)?;
+                check_same(name, &there, plan)?;
+                refuse_shared(fs, name, plan)?;
+                if there != text {
+                    // Whoever dies in between leaves a plan, and what it leaves out behind it.
+                    handle.write(0, text.as_bytes())?;
+                    handle.set_size(text.len() as u64)?;
+                }
                 let file = StatusFile { handle, begun: engram_fs::now()?, _locks: locks };
                 file.clear(fs, ASKED)?;
                 file.clear(fs, TROUBLES)?;
@@ -314,7 +319,7 @@ impl StatusFile {
         }
     }
 
-    /// Waits for a slot, if the stage is to have one.
+    /// Waits for a slot, if the stage is to have one; `false`: it was stopped meanwhile.
     fn take_turn(
         &self,
         fs: &Fs,
@@ -322,14 +327,14 @@ impl StatusFile {
         slot: &OnceLock<Slot>,
         pace: &Pace,
         progress: &Progress,
-    ) -> Result<()> {
-        let Some(folder) = &plan.slots else { return Ok(()) };
-        let Some(taken) = Slot::take(folder, || progress.is_stopped())? else { return Ok(()) };
+    ) -> Result<bool> {
+        let Some(folder) = &plan.slots else { return Ok(true) };
+        let Some(taken) = Slot::take(folder, || progress.is_stopped())? else { return Ok(false) };
         let (bytes, files) = taken.pace()?;
         pace.set_part(bytes, files);
         self.note(fs, State::Running, &progress.counts(), &[])?;
         slot.get_or_init(|| taken);
-        Ok(())
+        Ok(true)
     }
 
     /// Notes how the stage has ended.
@@ -369,6 +374,26 @@ fn check_same(name: &str, text: &str, plan: &Plan) -> Result<()> {
              one by `engram stage drop`"
         ),
     ))
+}
+
+/// Refuses trees that another stage is at: each has half-made copies of its own of them.
+fn refuse_shared(fs: &Fs, name: &str, plan: &Plan) -> Result<()> {
+    let own = plan.work.pairs()?;
+    for other in all(fs)? {
+        let is_at_work = [State::Waiting, State::Running].contains(&other.state);
+        if other.name == name || !is_at_work || other.plan.work.word() != plan.work.word() {
+            continue;
+        }
+        let theirs = other.plan.work.pairs()?;
+        if let Some((from, to)) = own.iter().find(|pair| theirs.contains(pair)) {
+            let other = other.name;
+            return Err(Error::new(
+                Kind::Busy,
+                format!("the stage {other:?} brings {from} to {to} already: wait for it"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a stage has ended, for the one that watches it.
@@ -419,7 +444,9 @@ impl Begun {
         let report = std::thread::scope(|scope| {
             scope.spawn(|| file.watch(fs, &ended, &slot, pace, progress));
             let _ending = Ending(&ended);
-            file.take_turn(fs, plan, &slot, pace, progress)?;
+            if !file.take_turn(fs, plan, &slot, pace, progress)? {
+                return Ok(Report::default());
+            }
             match &plan.work {
                 Work::In(sources) => stage_in(fs, sources, &plan.options, pace, progress),
                 Work::Out(targets) => stage_out(fs, targets, &plan.options, pace, progress),
@@ -520,6 +547,11 @@ pub(crate) fn remove<T>(
         return Err(busy(name));
     }
     let work = work_of(fs)?.ok_or_else(|| unknown(name))?;
+    // Another may have dropped it, and a third begun it anew, before it was locked.
+    let now = fs.lookup(work, file_of(name)?.as_bytes());
+    if !now.is_ok_and(|now| now.ino == handle.ino()) {
+        return Err(busy(name));
+    }
     let plan = Plan::parse(&text_of(&handle)?).ok_or_else(|| unknown(name))?;
     let (dropped, is_gone) = drop_it(work, &plan)?;
     if is_gone {

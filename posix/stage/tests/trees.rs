@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use engram::{CreateOptions, Mode, Pool};
 use engram_fs::{Fs, Options as Shown};
 use engram_stage::{
-    Existing, Options, Pace, Progress, Report, Source, Target, Verify, check, stage_in, stage_out,
+    Existing, Options, Order, Pace, Plan, Progress, Report, Source, Target, Verify, Work, check,
+    drop_stage, stage_in, stage_out, status,
 };
 use proptest::prelude::*;
 
@@ -337,4 +338,62 @@ fn names_that_are_not_utf8_are_named_and_the_rest_is_brought() {
     assert_eq!(report.files, 1);
     assert!(room.path("from").join(odd).as_os_str().as_bytes().contains(&0xff));
     assert_eq!(room.pool.mode(), Mode::ReadWrite);
+}
+
+/// A half-made copy that is another file's second name is not written through.
+#[test]
+fn what_a_dead_stage_left_is_not_written_through() {
+    let room = Room::new();
+    fs::create_dir(room.path("from")).unwrap();
+    fs::write(room.path("from/a"), b"first").unwrap();
+    fs::write(room.path("from/b"), b"second").unwrap();
+    assert!(room.bring("from", &two(Verify::Written)).whole);
+    assert!(room.take("to", &two(Verify::Readback)).whole);
+    fs::write(room.path("from/b"), b"the second, changed").unwrap();
+    assert!(room.bring("from", &two(Verify::Written)).whole);
+    let part = format!("to/.engram-{}.part", engram_stage::sum::Sum::of(b"b", false));
+    fs::hard_link(room.path("to/a"), room.path(&part)).unwrap();
+    room.take("to", &two(Verify::Readback));
+    assert_eq!(fs::read(room.path("to/a")).unwrap(), b"first");
+    assert_eq!(fs::read(room.path("to/b")).unwrap(), b"the second, changed");
+}
+
+/// Two stages of the same trees would share what is half made.
+#[test]
+fn trees_that_a_stage_is_at_are_no_others() {
+    let room = Room::new();
+    fs::create_dir(room.path("from")).unwrap();
+    let source = Source { from: room.path("from"), to: "in".to_owned() };
+    let plan = Plan::new(&Work::In(vec![source]), Options::default()).unwrap();
+    let fs = room.fs();
+    let first = status::begin(&fs, "first", &plan).unwrap();
+    for name in ["first", "second"] {
+        let error = status::begin(&fs, name, &plan).err().unwrap();
+        assert_eq!(error.kind(), engram::Kind::Busy, "{name}: {}", error.message());
+    }
+    let (pace, progress) = (Pace::new(None, None), Progress::default());
+    assert!(first.run(&fs, &plan, &pace, &progress).unwrap().whole);
+    assert!(status::begin(&fs, "second", &plan).is_ok());
+}
+
+/// A file is not dropped that was never brought out, also by force.
+#[test]
+fn what_a_stage_has_not_brought_is_not_dropped() {
+    let room = Room::new();
+    fs::create_dir(room.path("from")).unwrap();
+    fs::write(room.path("from/a"), b"first").unwrap();
+    fs::write(room.path("from/b"), b"second").unwrap();
+    assert!(room.bring("from", &two(Verify::Written)).whole);
+    let order = Order::Listed { paths: vec!["in/a".to_owned()], only: true };
+    let target = Target { from: "in".to_owned(), to: room.path("to") };
+    let options = Options { order, ..two(Verify::Readback) };
+    let plan = Plan::new(&Work::Out(vec![target]), options).unwrap();
+    let (fs, pace, progress) = (room.fs(), Pace::new(None, None), Progress::default());
+    let begun = status::begin(&fs, "out", &plan).unwrap();
+    assert_eq!(begun.run(&fs, &plan, &pace, &progress).unwrap().files, 1);
+    let dropped = drop_stage(&fs, "out", false, true).unwrap();
+    assert_eq!((dropped.files, dropped.lost), (1, Vec::new()));
+    let walked = |path: &str| fs.walk(engram_fs::ROOT, path).unwrap().stat;
+    assert!(walked("in/a").is_none());
+    assert!(walked("in/b").is_some());
 }
