@@ -295,6 +295,8 @@ def test_a_list_says_what_comes_where(pool: engram.Pool, home: Path) -> None:
     }
     assert command("in", pool.path, f"{source}/**/*.nc", "--to", "all").returncode == 0
     assert bytes(pool["all/deep/three.nc"][:]) == b"3"
+    whole = engram.stage.matching(f"{source}/**/*")
+    assert sorted(whole.values()) == ["deep", "one", "two.nc"], "what is in a folder comes with it"
     with pytest.raises(engram.NotFoundError, match="nothing matches"):
         engram.stage.matching(f"{source}/*.h5")
 

@@ -544,10 +544,12 @@ def matching(pattern: str, to: str = "") -> dict[str, str]:
     parts = Path(pattern).parts
     plain = next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
     base = Path(*parts[:plain])
-    found = sorted(base.glob(str(Path(*parts[plain:]))))
+    found = set(base.glob(str(Path(*parts[plain:])))) - {base}
     if not found:
         raise NotFoundError(f"nothing matches {pattern!r}")
-    return {str(path): str(Path(to) / path.relative_to(base)) for path in found}
+    # What lies in a folder that is found comes with it.
+    found = {path for path in found if found.isdisjoint(path.parents)}
+    return {str(path): str(Path(to) / path.relative_to(base)) for path in sorted(found)}
 
 
 def _status(native: "_engram.StageStatus") -> Status:
