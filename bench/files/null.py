@@ -22,16 +22,18 @@ END_S = 60
 
 
 @contextmanager
-def mounted(place: Path, folder: str = "", files: int = 0) -> Iterator[Path]:
-    """Mount one upon a folder; in `folder` it has so many files when it begins."""
-    words = [str(PROGRAM), str(place), *([folder, str(files)] if folder else [])]
+def served(program: Path, place: Path, *words: object) -> Iterator[Path]:
+    """Have a program serve a folder that says "ready" then, and unmount it."""
     # A session of its own, as a pool's mount has: the kernel shares processors among sessions.
     process = subprocess.Popen(  # noqa: S603 - our own program
-        words, stdout=subprocess.PIPE, text=True, start_new_session=True
+        [str(program), str(place), *map(str, words)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     if process.stdout.readline().strip() != "ready":
-        message = f"the null file system does not serve {place}"
+        message = f"{program.name} does not serve {place}"
         raise OSError(message)
     try:
         yield place
@@ -39,3 +41,10 @@ def mounted(place: Path, folder: str = "", files: int = 0) -> Iterator[Path]:
         unmount = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
         subprocess.run([*unmount, str(place)], check=True)  # noqa: S603
         process.wait(END_S)
+
+
+@contextmanager
+def mounted(place: Path, folder: str = "", files: int = 0) -> Iterator[Path]:
+    """Mount one upon a folder; in `folder` it has so many files when it begins."""
+    with served(PROGRAM, place, *((folder, files) if folder else ())):
+        yield place

@@ -6,12 +6,10 @@ the answer: it shows that the coordination works, and what that costs beyond the
 
 from __future__ import annotations
 
-import os
-import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bench.files.null import END_S
+from bench.files.null import served
 from bench.own import rust
 
 if TYPE_CHECKING:
@@ -31,18 +29,6 @@ MIXED = 1.168
 def mounted(place: Path) -> Iterator[Path]:
     """Mount one upon a new folder."""
     place.mkdir()
-    words = [str(PROGRAM), str(place), *map(str, (BYTES_PER_SECOND, MORE_STREAMS, MIXED))]
-    process = subprocess.Popen(  # noqa: S603 - our own program
-        words, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert process.stdout is not None  # noqa: S101 - it is a pipe
-    if process.stdout.readline().strip() != "ready":
-        message = f"the slow file system does not serve {place}"
-        raise OSError(message)
-    try:
+    with served(PROGRAM, place, BYTES_PER_SECOND, MORE_STREAMS, MIXED):
         yield place
-    finally:
-        unmount = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
-        subprocess.run([*unmount, str(place)], check=True)  # noqa: S603
-        process.wait(END_S)
-        place.rmdir()
+    place.rmdir()
