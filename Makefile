@@ -32,7 +32,7 @@ demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (a m
 	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
 
 TESTED := $(BIN)/.built $(BIN)/.library $(BIN)/.native
-test: $(TESTED) ## All tests: the engine's, then the package's (9 minutes)
+test: $(TESTED) ## All tests: the engine's, then the package's (40 minutes)
 	@$(MAKE) --silent test-engine
 	@$(MAKE) --silent test-package
 

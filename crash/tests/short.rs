@@ -1,4 +1,4 @@
-//! The campaign, short: a hundred kills, some of the steps.
+//! The campaign, short: a hundred and some kills, some of the steps.
 
 use std::process::{Command, ExitCode};
 
@@ -8,7 +8,7 @@ use engram_crash::program;
 fn main() -> ExitCode {
     program::live_if_asked();
     build_the_library();
-    if engram_crash::run(Plan { seed: engram_crash::seed(), kills: 100, each: 0 }) {
+    if engram_crash::run(Plan { seed: engram_crash::seed(), kills: 150, each: 0 }) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
