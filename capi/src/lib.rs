@@ -14,6 +14,7 @@
 mod attrs;
 mod batch;
 mod dtype;
+mod efs;
 mod error;
 mod group;
 mod list;

@@ -89,8 +89,9 @@ def run(
         assert ended.whole, ended.troubles
 
     The program finds its files below the description's `mount-dir`: by a mount, or, with `front`
-    "run", by a preloaded library as with `engram.run`. Its environment has `ENGRAM_POOL` and
-    `ENGRAM_MOUNT`. In the main thread SIGTERM, SIGUSR1, SIGINT and SIGHUP are handed on to it;
+    "run", by a preloaded library as with `engram.run`. Its environment has `ENGRAM_POOL`,
+    `ENGRAM_MOUNT`, and what the C interface of `efs-api.h` asks for: `ENGRAM_ROOT` and
+    `ENGRAM_BACKENDS`. In the main thread SIGTERM, SIGUSR1, SIGINT and SIGHUP are handed on to it;
     `grace` seconds later it is killed; what is persistent is brought out all the same. The pool
     goes once all that is outside has been read again, unless the description says `reuse`.
 
@@ -425,7 +426,14 @@ def _mounted(held: JobPool) -> Mount:
 @contextlib.contextmanager
 def _fronted(held: JobPool, front: Front, hooks: Hooks) -> Iterator[dict[str, str]]:
     """Have a program find the pool's files, and give its environment."""
-    own = {"ENGRAM_POOL": str(held.folder), "ENGRAM_MOUNT": str(held.description.mount_dir)}
+    described = held.description
+    backends = [name for one in described.backends for name in (one.id, one.type)]
+    own = {
+        "ENGRAM_POOL": str(held.folder),
+        "ENGRAM_MOUNT": str(described.mount_dir),
+        "ENGRAM_ROOT": str(described.root_dir),
+        "ENGRAM_BACKENDS": "\n".join(backends),
+    }
     try:
         if front == "run":
             settings = running.Settings([_place_of(held.description)])
