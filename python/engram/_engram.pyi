@@ -334,6 +334,7 @@ class _StageOptions(TypedDict):
     existing: str
     sha256: bool
     keep_owners: bool | None
+    awaited: bool
     order: str
     listed: list[str]
     rate: int | None

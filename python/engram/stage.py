@@ -92,6 +92,10 @@ class InOptions(TypedDict, total=False):
     """Which files come first: as they are found, by size, or by a list of paths in the pool."""
     only_listed: bool
     """Whether what is not in that list is left out; else it comes last."""
+    awaited: bool
+    """Of a stage-in: whether a program that opens a file which is on its way waits until it is
+    there, on a mount and below a prefix; else it finds nothing yet. Paths given to this package
+    raise BusyError then. False, if nothing is said."""
     slots: "str | os.PathLike[str] | None"
     """A folder of slots, at which the stage waits for its turn; `set_slots` makes one."""
     name: str
@@ -691,6 +695,7 @@ def _checked(pairs: list[tuple[str, str]], options: OutOptions) -> "_engram._Sta
         "existing": existing,
         "sha256": truth("sha256", options.get("sha256", False)),
         "keep_owners": options.get("keep_owners"),
+        "awaited": truth("awaited", options.get("awaited", False)),
         "order": order,
         "listed": listed_paths,
         "rate": _rate(options.get("rate")),

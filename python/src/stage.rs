@@ -69,6 +69,7 @@ pub struct StageOptions {
     existing: String,
     sha256: bool,
     keep_owners: Option<bool>,
+    awaited: bool,
     order: String,
     listed: Vec<String>,
     rate: Option<u64>,
@@ -92,6 +93,7 @@ impl StageOptions {
             existing: existing.ok_or_else(|| none("word for files there", &self.existing))?,
             sha256: self.sha256,
             keep_owners: self.keep_owners.unwrap_or(usual.keep_owners),
+            awaited: self.awaited,
             order,
             ..usual
         })

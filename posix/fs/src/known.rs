@@ -18,6 +18,7 @@ use engram::Member;
 
 use crate::caller::Protection;
 use crate::errno::{Result, gone_is_stale, name_of, refuse};
+use crate::expected::{List, list_of};
 use crate::fs::{Fs, Ino, Node, ROOT};
 use crate::stat::{NodeKind, Stat};
 
@@ -31,6 +32,8 @@ pub(crate) struct KnownFolder {
     /// The folder that it is in; of the root, itself.
     pub above: Ino,
     pub protection: Protection,
+    /// The list of what is brought to it, if something is ([`crate::expected`]).
+    pub expected: Option<List>,
 }
 
 /// The commits that matter to one walk.
@@ -175,7 +178,7 @@ impl Fs {
             above => self.ino_of(Member::Group(above)),
         };
         let protection = Protection { kind: NodeKind::Folder, mode, uid: info.owner, gid };
-        Ok(KnownFolder { ino, above, protection })
+        Ok(KnownFolder { ino, above, protection, expected: list_of(&info)? })
     }
 
     /// A folder that is only shown.
@@ -184,7 +187,8 @@ impl Fs {
         if stat.kind != NodeKind::Folder {
             refuse!(ENOTDIR, "node {ino:#x} is no folder");
         }
-        Ok(KnownFolder { ino, above: self.parent_of_shown(ino)?, protection: (&stat).into() })
+        let above = self.parent_of_shown(ino)?;
+        Ok(KnownFolder { ino, above, protection: (&stat).into(), expected: None })
     }
 }
 

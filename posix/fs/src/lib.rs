@@ -30,6 +30,7 @@
 //! | [`walk`] | paths that are followed, for callers that have no kernel to do so |
 //! | `known` | what protects folders, remembered as long as nobody changes any |
 //! | `listed` | what was listed last, remembered as long as nobody commits |
+//! | [`expected`] | files that a stage is to bring, which an open waits for |
 //! | [`whole`] | files that come whole: bytes, mode, times and attributes in one commit |
 //! | [`xattr`] | extended attributes, which are the member's attributes |
 //! | [`shown`] | nodes that no record has: `T.npy`, `.engram/query/…` |
@@ -40,6 +41,7 @@ pub mod asked;
 pub mod caller;
 pub mod changes;
 pub mod errno;
+pub mod expected;
 pub mod folder;
 pub mod fs;
 pub mod handle;
@@ -59,6 +61,7 @@ pub use caller::Caller;
 pub use changes::{Changes, Time};
 pub use engram::LockMode;
 pub use errno::{Errno, Result};
+pub use expected::Expected;
 pub use folder::{Entry, Folder};
 pub use fs::{Clash, Fs, Ino, Maker, OpenFiles, Options, ROOT, Statfs, now};
 pub use handle::{Handle, OpenFlags, Whence};

@@ -1,8 +1,9 @@
 //! What a member's record keeps for the file system, byte by byte.
 //!
 //! The engine keeps it as it is (`engram_records::properties`): a version (1), the kind (1), the
-//! mode (2), the group (4), the device of a special file (8), little-endian. A member without it
-//! was not made by a file system, and has the namespace's mode and group.
+//! mode (2), the group (4), the device of a special file or the list of a folder (8),
+//! little-endian. A member without it was not made by a file system, and has the namespace's mode
+//! and group.
 
 use crate::errno::{Result, refuse};
 use crate::stat::NodeKind;
@@ -20,7 +21,8 @@ pub struct PosixProperties {
     pub mode: u16,
     /// The group that it belongs to.
     pub gid: u32,
-    /// The device, of a special file.
+    /// The device, of a special file; of a folder, the list of what a stage is to bring there
+    /// ([`crate::expected`]), or 0.
     pub rdev: u64,
 }
 

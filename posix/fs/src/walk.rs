@@ -128,6 +128,8 @@ pub enum Unanswered {
     Refused(Errno),
     /// Its path leads elsewhere: whoever calls knows who answers there.
     Leaves(Box<Leaves>),
+    /// A stage is to bring what it names ([`crate::expected`]): the front waits, and calls again.
+    Expected,
 }
 
 impl From<Errno> for Unanswered {
@@ -147,7 +149,7 @@ impl Unanswered {
     pub(crate) fn code(&self) -> Option<i32> {
         match self {
             Unanswered::Refused(error) => Some(error.code),
-            Unanswered::Leaves(_) => None,
+            Unanswered::Leaves(_) | Unanswered::Expected => None,
         }
     }
 }
@@ -403,10 +405,22 @@ impl Asked<'_> {
             if way.slash && stat.is_some_and(|stat| stat.kind != NodeKind::Folder) {
                 refuse_at!(ENOTDIR, "{:?} is no folder", shown_name(way.name()));
             }
+            if stat.is_none() {
+                self.check_unexpected(&way)?;
+            }
             return Ok(Reached { way, stat });
         }
         let stat = fs.stat(way.folder.ino).map_err(stale_is_absent)?;
         Ok(Reached { way, stat: Some(stat) })
+    }
+
+    /// Has the front wait where a stage is to bring what the last name was not found to be.
+    pub(crate) fn check_unexpected(&self, way: &Way<'_>) -> Answer<()> {
+        let Some(list) = way.folder.expected else { return Ok(()) };
+        if self.fs().has(list, way.folder.ino, way.name()) {
+            return Err(Unanswered::Expected);
+        }
+        Ok(())
     }
 
     /// What is known of a node; a symbolic link is followed, if `follow`.
@@ -469,6 +483,10 @@ impl Fs {
                 Errno::new(libc::ELOOP, what)
             }
             Unanswered::Refused(error) => error,
+            Unanswered::Expected => {
+                let what = format!("{path:?} is on its way: wait for the stage that brings it");
+                Errno::new(libc::EBUSY, what)
+            }
             Unanswered::Leaves(leaves) => {
                 let (Beyond::Absolute(to) | Beyond::Above(to)) = &leaves.to;
                 let to = shown_name(to);

@@ -25,7 +25,7 @@ use crate::handles::Handles;
 use crate::kernel;
 use crate::replaced::Replaced;
 use crate::traced::{Bytes, Open, Place, Traced};
-use crate::waits::{Waiting, Waits};
+use crate::waits::{Waiting, Waits, Wanted, Wish};
 
 /// The most that is copied from file to file at once: the program asks for the rest.
 const COPY_MAX: u64 = 16 << 20;
@@ -97,6 +97,11 @@ impl Served {
         if request.uid() == 0 { Ok(()) } else { self.fs.drop_suid(ino.0) }
     }
 
+    fn wait(&self, request: &Request, wish: Wish) {
+        let waiting = Waiting { thread: request.pid(), wish };
+        self.waits.add(&self.locks, &self.seen, waiting);
+    }
+
     fn empty(given: Result<()>, reply: ReplyEmpty) {
         answer!(reply, given, |()| reply.ok());
     }
@@ -141,6 +146,12 @@ impl Filesystem for Served {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.fs.lookup(parent.0, name.as_bytes());
+        let is_absent = found.as_ref().is_err_and(|error| error.code == libc::ENOENT);
+        if is_absent && self.fs.is_expected(parent.0, name.as_bytes()) {
+            let (fs, time, name) = (self.fs.clone(), self.cache.time(), name.to_owned());
+            let wanted = Wanted { fs, time, folder: parent.0, name, reply };
+            return self.wait(request, Wish::Name(wanted));
+        }
         let place = Place::Name(parent, name);
         self.entry(self.noted(request, Operation::Stat, place, found), reply);
     }
@@ -479,9 +490,7 @@ impl Filesystem for Served {
             if good {
                 reply.ok();
             } else if locked || sleep {
-                let thread = request.pid();
-                let waiting = Waiting { handle, taker, mode, range, locked, thread, reply };
-                self.waits.add(&self.locks, &self.seen, waiting);
+                self.wait(request, Wish::Lock { handle, taker, mode, range, locked, reply });
             } else {
                 reply.error(fuser::Errno::EAGAIN);
             }

@@ -1,4 +1,5 @@
-//! Programs that wait for a lock, or until the kernel has forgotten its pages of what they locked.
+//! Programs that wait for a lock, until the kernel has forgotten its pages of what they locked, or
+//! for a file that a stage is to bring.
 //!
 //! A waiting request must keep no thread that serves from the others. So one thread has all that
 //! wait: it tries for each again and again, in steps that grow to some milliseconds, and answers
@@ -8,29 +9,79 @@
 //!
 //! Pages are forgotten here as well (`cached`): the kernel may wait for threads that serve.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use engram_fs::{ByteRange, Handle, LockMode, Locks, Taker};
-use fuser::ReplyEmpty;
+use engram_fs::{ByteRange, Errno, Fs, Handle, Ino, LockMode, Locks, Stat, Taker};
+use fuser::{Generation, ReplyEmpty, ReplyEntry};
 
 use crate::cached::Seen;
+use crate::convert::attr_of;
 
 const STEP_MIN: Duration = Duration::from_micros(200);
 const STEP_MAX: Duration = Duration::from_millis(5);
 
-/// A lock that a program waits for.
+/// A program that waits.
 pub struct Waiting {
-    pub handle: Arc<Handle>,
-    pub taker: Taker,
-    pub mode: LockMode,
-    pub range: ByteRange,
-    /// Whether it has the lock already.
-    pub locked: bool,
-    /// The thread that waits.
+    /// Its thread that does.
     pub thread: u32,
-    pub reply: ReplyEmpty,
+    pub wish: Wish,
+}
+
+/// What a program waits for.
+pub enum Wish {
+    Lock {
+        handle: Arc<Handle>,
+        taker: Taker,
+        mode: LockMode,
+        range: ByteRange,
+        /// Whether it has the lock already.
+        locked: bool,
+        reply: ReplyEmpty,
+    },
+    Name(Wanted),
+}
+
+/// A name that a stage is to bring ([`engram_fs::expected`]).
+pub struct Wanted {
+    pub fs: Fs,
+    /// So long the kernel may keep what it is told of the name.
+    pub time: Duration,
+    pub folder: Ino,
+    pub name: OsString,
+    pub reply: ReplyEntry,
+}
+
+impl Wanted {
+    /// What there is to say of the name; `None`: it is still on its way.
+    fn look(&self) -> Option<engram_fs::Result<Stat>> {
+        let name = self.name.as_bytes();
+        match self.fs.lookup(self.folder, name) {
+            Err(error) if error.code == libc::ENOENT && self.fs.is_expected(self.folder, name) => {
+                None
+            }
+            found => Some(found),
+        }
+    }
+
+    fn answer(self, found: engram_fs::Result<Stat>) {
+        match found {
+            Ok(stat) => self.reply.entry(&self.time, &attr_of(&stat), Generation(0)),
+            Err(error) => self.reply.error(fuser::Errno::from_i32(error.code)),
+        }
+    }
+}
+
+impl Waiting {
+    fn fail(self, code: i32) {
+        match self.wish {
+            Wish::Lock { reply, .. } => reply.error(fuser::Errno::from_i32(code)),
+            Wish::Name(Wanted { reply, .. }) => reply.error(fuser::Errno::from_i32(code)),
+        }
+    }
 }
 
 /// Hands programs that wait to the thread that has them.
@@ -48,13 +99,13 @@ impl Waits {
             let (locks, seen) = (Arc::clone(locks), Arc::clone(seen));
             let wait = move || serve(&locks, &seen, &arriving);
             if std::thread::Builder::new().name("engram-waits".to_owned()).spawn(wait).is_err() {
-                return waiting.reply.error(fuser::Errno::from_i32(libc::ENOLCK));
+                return waiting.fail(libc::ENOLCK);
             }
             *sender = Some(new);
         }
         let sent = sender.as_ref().map(|sender| sender.send(waiting));
         if let Some(Err(back)) = sent {
-            back.0.reply.error(fuser::Errno::from_i32(libc::ENOLCK));
+            back.0.fail(libc::ENOLCK);
         }
     }
 }
@@ -87,21 +138,41 @@ fn serve(locks: &Locks, seen: &Seen, arriving: &Receiver<Waiting>) {
 
 /// Tries for one, and answers it if that is the end; or gives it back.
 fn try_for(locks: &Locks, seen: &Seen, waiting: Waiting) -> Option<Waiting> {
-    let Waiting { handle, taker, mode, range, thread, locked, .. } = &waiting;
-    let tried = if *locked { Ok(true) } else { locks.try_lock(handle, *taker, *mode, *range) };
-    let answer = match tried {
-        Ok(true) => {
-            seen.forget(handle);
-            Ok(())
+    match &waiting.wish {
+        Wish::Lock { handle, taker, mode, range, locked, .. } => {
+            let tried =
+                if *locked { Ok(true) } else { locks.try_lock(handle, *taker, *mode, *range) };
+            match tried {
+                Ok(true) => seen.forget(handle),
+                Ok(false) => return interrupted(waiting),
+                Err(Errno { code, .. }) => {
+                    waiting.fail(code);
+                    return None;
+                }
+            }
         }
-        Ok(false) if has_signal(*thread) => Err(libc::EINTR),
-        Ok(false) => return Some(waiting),
-        Err(error) => Err(error.code),
-    };
-    match answer {
-        Ok(()) => waiting.reply.ok(),
-        Err(code) => waiting.reply.error(fuser::Errno::from_i32(code)),
+        Wish::Name(wanted) => match wanted.look() {
+            None => return interrupted(waiting),
+            Some(found) => {
+                if let Wish::Name(wanted) = waiting.wish {
+                    wanted.answer(found);
+                }
+                return None;
+            }
+        },
     }
+    if let Wish::Lock { reply, .. } = waiting.wish {
+        reply.ok();
+    }
+    None
+}
+
+/// Answers one that has a signal, or gives it back.
+fn interrupted(waiting: Waiting) -> Option<Waiting> {
+    if !has_signal(waiting.thread) {
+        return Some(waiting);
+    }
+    waiting.fail(libc::EINTR);
     None
 }
 

@@ -45,6 +45,16 @@ pub fn refused_call(name: &str, remedy: &str) -> Errno {
     Errno::new(libc::ENOTSUP, format!("{name} is not answered here: {remedy}"))
 }
 
+/// Why a call on a node is refused. Nodes have no path that leads elsewhere, or is on its way.
+fn of_node(why: Unanswered) -> Errno {
+    match why {
+        Unanswered::Refused(error) => error,
+        Unanswered::Leaves(_) | Unanswered::Expected => {
+            Errno::new(libc::EXDEV, "a node leads nowhere")
+        }
+    }
+}
+
 /// The answer to a call that asks for what is not offered here, which is noted: the error says what
 /// to do instead.
 fn offered<T>(name: &str, answer: Answer<T>) -> Answer<T> {

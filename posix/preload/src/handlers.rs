@@ -20,11 +20,12 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_long, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use libc::{siginfo_t, sigset_t, ucontext_t};
 
 use crate::inside::is_inside;
-use crate::real::real;
+use crate::real::{real, set_errno};
 use crate::trees;
 
 /// So many signals Linux has, and one.
@@ -220,6 +221,23 @@ pub fn interrupts() -> bool {
     (1..SIGNALS as c_int)
         .filter(|signal| ran & 1 << (signal - 1) != 0)
         .any(|signal| action_of(signal).sa_flags & libc::SA_RESTART == 0)
+}
+
+/// Between two looks whether what a call waits for is there.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// Lets a moment pass between two such looks; `waits` is false at a call's first. `false`: a
+/// handler has run since after which the call does not go on, and it fails with `EINTR`.
+pub fn waits_on(waits: &mut bool) -> bool {
+    let interrupted = interrupts();
+    if std::mem::replace(waits, true) && interrupted {
+        set_errno(libc::EINTR);
+        return false;
+    }
+    let time = libc::timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.subsec_nanos().into() };
+    // SAFETY: a time; the rest is not asked for.
+    unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+    true
 }
 
 /// Whether a program's handler is called by ours.

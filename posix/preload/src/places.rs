@@ -18,6 +18,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use engram_fs::{Answer, Asked, At, Beyond, Caller, Errno, Ino, Leaves, Unanswered};
 
 use crate::descriptors;
+use crate::handlers;
 use crate::inside::Inside;
 use crate::process;
 use crate::real::{errno, set_errno};
@@ -339,6 +340,7 @@ pub unsafe fn by_path_of<T: Failing, C: std::borrow::Borrow<Caller>>(
     let path = unsafe { CStr::from_ptr(path) };
     let is_long = is_too_long(path);
     let mut place = locate(folder, path);
+    let mut waits = false;
     loop {
         let (tree, start, rest) = match place {
             Place::Kernel(folder, path) => return kernel(folder, path.as_ptr()),
@@ -372,6 +374,12 @@ pub unsafe fn by_path_of<T: Failing, C: std::borrow::Borrow<Caller>>(
                 None => return fail(&error),
             },
             Err(Unanswered::Leaves(leaves)) => place = beyond(tree, *leaves),
+            Err(Unanswered::Expected) => {
+                if !handlers::waits_on(&mut waits) {
+                    return T::FAILED;
+                }
+                place = Place::Ours(tree, start, rest);
+            }
         }
     }
 }
@@ -427,6 +435,7 @@ pub unsafe fn by_two_paths(
     let [one, other] = unsafe { [CStr::from_ptr(old.1), CStr::from_ptr(new.1)] };
     let is_long = is_too_long(one) || is_too_long(other);
     let mut places = [locate(old.0, one), locate(new.0, other)];
+    let mut waits = false;
     loop {
         places = of_one_side(places);
         let ((tree, from, one), (other, to, two)) = match &places {
@@ -472,6 +481,8 @@ pub unsafe fn by_two_paths(
                 let second = usize::from(leaves.second);
                 places[second] = beyond(tree, *leaves);
             }
+            Err(Unanswered::Expected) if handlers::waits_on(&mut waits) => {}
+            Err(Unanswered::Expected) => return -1,
         }
     }
 }

@@ -123,10 +123,10 @@ impl Found {
     }
 
     fn of_target(&mut self, fs: &Fs, target: &Target, outside: &Outside) -> Done<()> {
-        self.parts.push(part_of(&target.to.join(manifest::NAME)));
+        self.parts.push(part_of(fs, &target.to.join(manifest::NAME)));
         self.below(fs, &target.from, |found, own, stat, below| {
             let outer = joined(&target.to, below);
-            found.parts.push(part_of(&outer));
+            found.parts.push(part_of(fs, &outer));
             let is_safe = match stat.kind {
                 NodeKind::File if outside.came_to(&own.path, &outer) => {
                     outside.has(&own.path, stat)

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use engram::faults::step;
@@ -26,6 +26,7 @@ use engram_fs::{
 };
 use rustix::fs::{Advice, SeekFrom};
 
+use crate::awaited::Awaited;
 use crate::failure::{Done, Failure, is_there, stopped};
 use crate::manifest::{self, Line, What};
 use crate::options::{Existing, Options, Order, Verify};
@@ -59,7 +60,7 @@ pub struct Source {
 }
 
 /// A tree, and where its folders are in the pool.
-struct Brought {
+pub(crate) struct Brought {
     root: PathBuf,
     tree: Tree,
     /// The name of the one entry that a tree without folders of its own has.
@@ -69,7 +70,7 @@ struct Brought {
     /// Where the root is in the pool.
     to: String,
     /// What tells it from other pairs of a path outside and one in the namespace.
-    key: String,
+    pub key: String,
 }
 
 impl Brought {
@@ -89,6 +90,12 @@ impl Brought {
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
     }
 
+    /// The names that are to be there, each with the number of its folder.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (Ino, &[u8])> {
+        let entries = self.tree.entries.iter();
+        entries.filter_map(|entry| Some((self.folders[entry.folder as usize]?, self.name(entry))))
+    }
+
     /// Leaves out what is not to be brought.
     fn choose(&mut self, order: &Order) {
         let mut entries = std::mem::take(&mut self.tree.entries);
@@ -97,11 +104,11 @@ impl Brought {
     }
 }
 
-/// Whether something outside is what a stage has left beside files: its manifests, and half-made
-/// copies.
+/// Whether something outside is what a stage has left beside files: its manifests, half-made
+/// copies, and the work folder of a pool that was copied as a whole.
 fn is_left(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    [manifest::NAME, "MANIFEST.sha256"].map(Path::new).contains(&path)
+    [manifest::NAME, "MANIFEST.sha256", WORK].map(Path::new).contains(&path)
         || (name.starts_with(".engram-") && name.ends_with(".part"))
 }
 
@@ -111,15 +118,17 @@ pub(crate) fn hidden_of(key: &str) -> String {
 }
 
 /// A stage-in at work.
-struct StageIn<'a> {
-    fs: &'a Fs,
+pub(crate) struct StageIn<'a> {
+    pub fs: &'a Fs,
     options: &'a Options,
     pace: &'a Pace,
     progress: &'a Progress,
-    work: Ino,
-    maker: Maker,
+    pub work: Ino,
+    pub maker: Maker,
     /// Files outside that have several names: by which of them each is copied.
     linked: Mutex<HashMap<(u64, u64), FirstName>>,
+    /// What programs wait for, if they are to.
+    awaited: OnceLock<Awaited>,
 }
 
 /// The name by which a file is copied that has several.
@@ -180,16 +189,21 @@ pub fn stage_in(
     let begun = Instant::now();
     let maker = Maker::this_process()?;
     let work = folder_of(fs, ROOT, WORK.as_bytes(), 0o700, maker)?;
-    let linked = Mutex::default();
-    let stage = StageIn { fs, options, pace, progress, work, maker, linked };
+    let (linked, awaited) = (Mutex::default(), OnceLock::new());
+    let stage = StageIn { fs, options, pace, progress, work, maker, linked, awaited };
     let brought: Vec<Brought> = sources.iter().filter_map(|source| stage.plan(source)).collect();
+    if options.awaited && !brought.is_empty() {
+        let awaited = Awaited::announce(&stage, &brought)?;
+        stage.awaited.get_or_init(|| awaited);
+    }
     stage.copy_all(&brought);
     stage.link_all(&brought);
     stage.finish_folders(&brought);
+    let untold = stage.awaited.get().map_or(Ok(()), |awaited| awaited.end(&stage));
     let (report, fatal) = progress.report(begun.elapsed());
     match fatal {
         Some(error) => Err(error),
-        None => Ok(report),
+        None => Ok(untold.map(|()| report)?),
     }
 }
 
@@ -351,6 +365,7 @@ impl StageIn<'_> {
         let copy = Copy { stage: self, brought, entry, folder, from: &from };
         match copy.run(&mut worker.buffer) {
             Ok(Copied::There(node)) => {
+                self.came(folder, brought.name(entry));
                 if let Some(first) = self.linked().get_mut(&key_of(entry)) {
                     first.node = Some(node);
                 }
@@ -365,7 +380,19 @@ impl StageIn<'_> {
                     self.put_read(&mut worker.read);
                 }
             }
-            Err(failure) => self.note(&from, failure),
+            Err(failure) => {
+                self.came(folder, brought.name(entry));
+                self.note(&from, failure);
+            }
+        }
+    }
+
+    /// Nobody waits any more for what is there, or cannot come.
+    fn came(&self, folder: Ino, name: &[u8]) {
+        if let Some(awaited) = self.awaited.get()
+            && let Err(error) = awaited.came(folder, name)
+        {
+            self.progress.fail(error.into());
         }
     }
 
@@ -375,6 +402,7 @@ impl StageIn<'_> {
         let together = files.len() > 1 && self.put_together(files).is_ok();
         for file in files.drain(..) {
             let put = if together { Ok(()) } else { self.put_one(&file) };
+            self.came(file.folder, file.name);
             match put {
                 Err(error) if error.code == libc::EEXIST => {
                     self.note(&file.from, is_there(&file.line.path));
@@ -415,7 +443,10 @@ impl StageIn<'_> {
                 if self.progress.is_stopped() {
                     return;
                 }
-                match self.link(node, folder, name, &one.path(entry), entry.outside.seen.written) {
+                let done =
+                    self.link(node, folder, name, &one.path(entry), entry.outside.seen.written);
+                self.came(folder, name);
+                match done {
                     Ok(()) => self.progress.looked(entry.outside.seen.size),
                     Err(failure) => self.note(&one.from(entry), failure),
                 }

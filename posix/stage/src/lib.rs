@@ -26,6 +26,7 @@
 //! | [`dropped`] | the room that a stage has in the pool, given back |
 //! | [`staged`] | what a copy in a pool keeps of its source |
 //! | [`inward`] | stage-in |
+//! | `awaited` | what is on its way in, told to programs that open it |
 //! | [`outward`] | stage-out |
 //! | `log` | what a stage-out has done, so that it can be resumed |
 //! | [`check`] | a folder outside, compared with its manifest |
@@ -51,6 +52,7 @@ pub const STEPS: [&str; 15] = [
     "stage.manifest-named",
 ];
 
+mod awaited;
 pub mod check;
 pub mod dropped;
 mod failure;

@@ -150,6 +150,8 @@ pub struct Options {
     pub keep_owners: bool,
     /// Which files come first.
     pub order: Order,
+    /// Whether programs that open a file which is on its way into the pool wait until it is there.
+    pub awaited: bool,
 }
 
 impl Default for Options {
@@ -162,6 +164,7 @@ impl Default for Options {
             part: PART,
             keep_owners: rustix::process::geteuid().is_root(),
             order: Order::Found,
+            awaited: false,
         }
     }
 }

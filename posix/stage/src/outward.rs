@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use engram::faults::step;
-use engram_fs::{Entry, Fs, Handle, Ino, Maker, NodeKind, OpenFlags, ROOT, Stat, Whence};
+use engram_fs::{Entry, Errno, Fs, Handle, Ino, Maker, NodeKind, OpenFlags, ROOT, Stat, Whence};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, RenameFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
@@ -58,8 +58,9 @@ struct OutFolder {
     to: PathBuf,
     /// Its path below the target.
     path: String,
-    /// Whether it is there, so that something can be put into it.
-    made: bool,
+    /// The file system outside that it is on, by its device, once it is there, so that something
+    /// can be put into it.
+    made: Option<u64>,
     /// Whether this stage has made it: nothing else is in it.
     is_new: bool,
 }
@@ -93,10 +94,32 @@ impl Brought {
         joined(&self.folders[entry.folder].path, &entry.name)
     }
 
+    /// Sees that its folders are on the file systems on which they were. One may have been
+    /// unmounted meanwhile, and copies be below the place where it was.
+    fn check_devices(&self) -> Done<()> {
+        for folder in &self.folders {
+            if folder.made.is_some() && folder.made != device_of(&folder.to).ok() {
+                let to = folder.to.display();
+                let why = format!(
+                    "{to} is on another file system than at the beginning: see that the right one \
+                     is mounted, and stage out again"
+                );
+                return Err(Failure::All(Errno::new(libc::ENODEV, why)));
+            }
+        }
+        Ok(())
+    }
+
     /// The path of an entry in the namespace.
     fn path_inside(&self, entry: &OutEntry) -> String {
         if self.whole { joined(&self.from, &self.path(entry)) } else { self.from.clone() }
     }
+}
+
+/// The device of a folder outside. (Its number may change on a file system that a process serves.)
+fn device_of(folder: &Path) -> io::Result<u64> {
+    let meta = fs::metadata(folder)?;
+    if meta.is_dir() { Ok(meta.dev()) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
 fn joined(folder: &str, name: &str) -> String {
@@ -204,7 +227,7 @@ impl StageOut<'_> {
             stat,
             to: folder,
             path: String::new(),
-            made: false,
+            made: None,
             is_new: false,
         };
         let mut brought = Brought {
@@ -248,7 +271,7 @@ impl StageOut<'_> {
                     stat,
                     to,
                     path,
-                    made: false,
+                    made: None,
                     is_new: false,
                 });
             } else {
@@ -265,17 +288,20 @@ impl StageOut<'_> {
             _ => DirBuilder::new().mode(0o700).create(to),
         };
         let is_new = number > 0 && made.is_ok();
-        let is_made = match made {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && to.is_dir() => true,
+        let there = match made {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => device_of(to),
+        };
+        let there = match there {
+            Ok(there) => Some(there),
             Err(error) if number == 0 => return Err(outside(error)),
             Err(error) => {
                 outside(error).note(self.progress, &to.to_string_lossy());
-                false
+                None
             }
         };
         let folder = &mut brought.folders[number];
-        (folder.made, folder.is_new) = (is_made, is_new);
+        (folder.made, folder.is_new) = (there, is_new);
         Ok(())
     }
 
@@ -283,7 +309,7 @@ impl StageOut<'_> {
         let trees = all.iter().enumerate();
         let mut all: Vec<(usize, &Brought, &OutEntry)> = trees
             .flat_map(|(tree, one)| one.entries.iter().map(move |entry| (tree, one, entry)))
-            .filter(|(_, one, entry)| one.folders[entry.folder].made)
+            .filter(|(_, one, entry)| one.folders[entry.folder].made.is_some())
             .collect();
         let size = |(.., entry): &(usize, &Brought, &OutEntry)| entry.stat.size;
         self.options.order.arrange(&mut all, |(_, one, entry)| one.path_inside(entry), size);
@@ -381,7 +407,7 @@ impl StageOut<'_> {
                 }
                 _ => {}
             }
-            let part = part_of(to);
+            let part = part_of(self.fs, to);
             let _ = fs::remove_file(&part);
             // Until its log says how it is with the further name, it is known by all else.
             if let Some(written) = tree.log.written(first) {
@@ -408,13 +434,16 @@ impl StageOut<'_> {
     /// Gives folders what they are to have, makes them durable, and, if all was done, writes the
     /// manifest.
     fn finish(&self, brought: &Brought, done: bool) {
+        if let Err(failure) = brought.check_devices() {
+            return failure.note(self.progress, &brought.from);
+        }
         if brought.whole
             && done
             && let Err(failure) = self.tell(brought)
         {
             failure.note(self.progress, &brought.folders[0].to.to_string_lossy());
         }
-        let made = brought.folders.iter().filter(|folder| folder.made);
+        let made = brought.folders.iter().filter(|folder| folder.made.is_some());
         for folder in made.collect::<Vec<_>>().into_iter().rev() {
             let finished = self.finish_folder(brought, folder, done);
             if let Err(failure) = finished {
@@ -461,9 +490,9 @@ impl StageOut<'_> {
         drop(own);
         let manifest = Manifest::new(lines);
         if self.options.sha256 {
-            put(folder, "MANIFEST.sha256", manifest.sha256_text().as_bytes())?;
+            put(self.fs, folder, "MANIFEST.sha256", manifest.sha256_text().as_bytes())?;
         }
-        put(folder, manifest::NAME, manifest.text().as_bytes())
+        put(self.fs, folder, manifest::NAME, manifest.text().as_bytes())
     }
 
     /// Gives a node outside its owner, mode, attributes and times.
@@ -505,17 +534,20 @@ fn times(stat: &Stat) -> Timestamps {
     Timestamps { last_access: of(stat.accessed), last_modification: of(stat.written) }
 }
 
-/// Where a copy is written until it takes its name.
-pub(crate) fn part_of(to: &Path) -> PathBuf {
-    let name = to.file_name().unwrap_or_default();
-    let sum = Sum::of(name.as_bytes(), false);
+/// Where a copy is written until it takes its name. Stages of other pools have others for the same
+/// name: none takes its name with another one's bytes.
+pub fn part_of(fs: &Fs, to: &Path) -> PathBuf {
+    let name = to.file_name().unwrap_or_default().as_bytes();
+    let namespace = fs.namespace();
+    let whose = [namespace.uuid().as_bytes(), namespace.namespace().as_bytes()];
+    let sum = Sum::of(&[whose[0], b"\0", whose[1], b"\0", name].concat(), false);
     to.with_file_name(format!(".engram-{sum}.part"))
 }
 
 /// Writes a file in a folder, whole.
-fn put(folder: &Path, name: &str, bytes: &[u8]) -> Done<()> {
+fn put(fs: &Fs, folder: &Path, name: &str, bytes: &[u8]) -> Done<()> {
     let to = folder.join(name);
-    let part = part_of(&to);
+    let part = part_of(fs, &to);
     let write = || -> io::Result<()> {
         let file = anew(&part)?;
         file.set_permissions(fs::Permissions::from_mode(0o644))?;
@@ -608,7 +640,7 @@ impl Copy<'_> {
             let flags = OpenFlags { read: true, ..OpenFlags::default() };
             let source = stage.fs.open(entry.stat.ino, flags)?;
             let stat = source.stat()?;
-            let part = part_of(to);
+            let part = part_of(stage.fs, to);
             let Some((open, sum)) = self.write(&source, &stat, &part, &path, &mut buffers.0)?
             else {
                 continue;
@@ -775,7 +807,7 @@ impl Copy<'_> {
                 return Ok(());
             }
         }
-        let part = part_of(self.to);
+        let part = part_of(self.stage.fs, self.to);
         let _ = fs::remove_file(&part);
         symlink(target_path, &part).map_err(outside)?;
         self.finish_node(&part, there)?;
@@ -792,7 +824,7 @@ impl Copy<'_> {
                 return Ok(());
             }
         }
-        let part = part_of(self.to);
+        let part = part_of(self.stage.fs, self.to);
         let _ = fs::remove_file(&part);
         let kind = match stat.kind {
             NodeKind::Fifo => FileType::Fifo,

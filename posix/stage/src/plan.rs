@@ -11,6 +11,7 @@
 //! sha256 no
 //! owners yes
 //! order found
+//! awaited no
 //! rate -
 //! files -
 //! from /pfs/case-7
@@ -134,8 +135,9 @@ impl Plan {
         }
         let inside = pairs.first().map(|(from, to)| if word == "in" { to } else { from });
         let last = inside.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
-        let last: String = last.chars().take(24).collect();
-        let last = if last.is_empty() { "all" } else { &last };
+        // A name of a stage has an end.
+        let last = &last[..last.floor_char_boundary(48)];
+        let last = if last.is_empty() { "all" } else { last };
         let last = last.trim_start_matches('.');
         let sum = Sum::of(all.as_bytes(), false).xxh3_text();
         Ok(format!("{last}-{word}-{}", &sum[..6]))
@@ -143,18 +145,20 @@ impl Plan {
 
     /// What [`parse`](Plan::parse) reads.
     pub fn text(&self) -> Result<String> {
-        let Options { workers, verify, sha256, existing, keep_owners, order, .. } = &self.options;
+        let Options { workers, verify, sha256, existing, keep_owners, order, awaited, .. } =
+            &self.options;
         let yes = |is: bool| if is { "yes" } else { "no" };
         let limit = |limit: Option<u64>| limit.map_or("-".to_owned(), |limit| limit.to_string());
         let mut text = format!(
             "{HEAD}\n{}\nworkers {workers}\nverify {}\nexisting {}\nsha256 {}\nowners {}\n\
-             order {}\nrate {}\nfiles {}\n",
+             order {}\nawaited {}\nrate {}\nfiles {}\n",
             self.work.word(),
             verify.word(),
             existing.word(),
             yes(*sha256),
             yes(*keep_owners),
             order.word(),
+            yes(*awaited),
             limit(self.bytes_per_second),
             limit(self.files_per_second),
         );
@@ -197,6 +201,7 @@ impl Plan {
                 "existing" => options.existing = Existing::of_word(value)?,
                 "sha256" => options.sha256 = value == "yes",
                 "owners" => options.keep_owners = value == "yes",
+                "awaited" => options.awaited = value == "yes",
                 "order" => options.order = Order::of_word(value)?,
                 "rate" => bytes_per_second = value.parse().ok(),
                 "files" => files_per_second = value.parse().ok(),
@@ -247,7 +252,7 @@ mod tests {
         #[test]
         fn what_is_kept_is_read(
             pairs in prop::collection::vec((path(), path()), 1..4),
-            (is_in, sha256, keep_owners) in any::<(bool, bool, bool)>(),
+            (is_in, sha256, keep_owners, awaited) in any::<(bool, bool, bool, bool)>(),
             order in order(),
             limits in any::<(Option<u64>, Option<u64>)>(),
             slots in prop::option::of(path()),
@@ -266,6 +271,7 @@ mod tests {
                 sha256,
                 keep_owners,
                 order,
+                awaited,
                 ..Options::default()
             };
             let mut plan = Plan::new(&work, options).unwrap();

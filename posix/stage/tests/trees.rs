@@ -351,8 +351,8 @@ fn what_a_dead_stage_left_is_not_written_through() {
     assert!(room.take("to", &two(Verify::Readback)).whole);
     fs::write(room.path("from/b"), b"the second, changed").unwrap();
     assert!(room.bring("from", &two(Verify::Written)).whole);
-    let part = format!("to/.engram-{}.part", engram_stage::sum::Sum::of(b"b", false));
-    fs::hard_link(room.path("to/a"), room.path(&part)).unwrap();
+    let part = engram_stage::outward::part_of(&room.fs(), &room.path("to/b"));
+    fs::hard_link(room.path("to/a"), part).unwrap();
     room.take("to", &two(Verify::Readback));
     assert_eq!(fs::read(room.path("to/a")).unwrap(), b"first");
     assert_eq!(fs::read(room.path("to/b")).unwrap(), b"the second, changed");
@@ -396,4 +396,76 @@ fn what_a_stage_has_not_brought_is_not_dropped() {
     let walked = |path: &str| fs.walk(engram_fs::ROOT, path).unwrap().stat;
     assert!(walked("in/a").is_none());
     assert!(walked("in/b").is_some());
+}
+
+/// Stages of several pools that bring files of the same names to one folder: each name is one's.
+#[test]
+fn pools_that_bring_out_the_same_names_do_not_share_what_is_half_made() {
+    let rooms = [Room::new(), Room::new()];
+    let contents = |room: usize, file: u64| vec![b'a' + room as u8; (file * 50_000) as usize + 1];
+    for (number, room) in rooms.iter().enumerate() {
+        fs::create_dir(room.path("from")).unwrap();
+        for file in 0..20 {
+            let path = room.path("from").join(file.to_string());
+            fs::write(path, contents(number, file)).unwrap();
+        }
+        assert!(room.bring("from", &two(Verify::Written)).whole);
+    }
+    let to = rooms[0].path("to");
+    let reports: Vec<Report> = std::thread::scope(|scope| {
+        let taking = rooms.iter().map(|room| {
+            let target = Target { from: "in".to_owned(), to: to.clone() };
+            scope.spawn(move || {
+                let (pace, progress) = (Pace::new(None, None), Progress::default());
+                stage_out(&room.fs(), &[target], &two(Verify::Written), &pace, &progress).unwrap()
+            })
+        });
+        let taking: Vec<_> = taking.collect();
+        taking.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let refused: usize = reports.iter().map(|report| report.troubles.len()).sum();
+    assert_eq!(refused, 20, "one of both has each name: {reports:?}");
+    for file in 0..20 {
+        let found = fs::read(to.join(file.to_string())).unwrap();
+        let whose = usize::from(found[0] == b'b');
+        assert!(found == contents(whose, file), "file {file}");
+    }
+}
+
+/// What an awaited stage is to bring is expected until it is there, and no longer than the stage.
+#[test]
+fn names_are_expected_until_they_are_there() {
+    let room = Room::new();
+    fs::create_dir_all(room.path("from/deep")).unwrap();
+    for file in ["deep/a", "deep/b", "deep/c", "deep/d"] {
+        fs::write(room.path("from").join(file), file).unwrap();
+    }
+    let shown = room.fs();
+    let folder = |path: &str| shown.walk(engram_fs::ROOT, path).ok()?.stat.map(|stat| stat.ino);
+    let options = Options { awaited: true, workers: 1, ..two(Verify::Written) };
+    let sources = [Source { from: room.path("from"), to: "in".to_owned() }];
+    // Four a second: the last one is on its way for some time.
+    let (pace, progress) = (Pace::new(None, Some(4)), Progress::default());
+    std::thread::scope(|scope| {
+        let stage =
+            scope.spawn(|| stage_in(&room.fs(), &sources, &options, &pace, &progress).unwrap());
+        while progress.counts().files_done == 0 {
+            std::thread::yield_now();
+        }
+        let deep = folder("in/deep").unwrap();
+        assert!(shown.is_expected(deep, b"d"));
+        assert!(!shown.is_expected(deep, b"e"), "it is not on its way");
+        assert!(!shown.is_expected(folder("in").unwrap(), b"d"), "nor there");
+        let told = shown.walk(engram_fs::ROOT, "in/deep/d").unwrap_err();
+        assert_eq!(told.code, libc::EBUSY, "{}", told.message);
+        while shown.is_expected(deep, b"c") {
+            std::thread::yield_now();
+        }
+        assert!(shown.lookup(deep, b"c").is_ok(), "it is expected no more, since it is there");
+        progress.stop();
+        assert!(!stage.join().unwrap().whole);
+        assert!(!shown.is_expected(deep, b"d"), "nobody brings it any more");
+        assert_eq!(shown.walk(engram_fs::ROOT, "in/deep/d").unwrap().stat.map(|at| at.ino), None);
+        assert_eq!(shown.stat(deep).unwrap().mode, 0o755, "it is a folder as before");
+    });
 }

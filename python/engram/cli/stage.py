@@ -9,7 +9,7 @@ import tempfile
 import time
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 
@@ -137,8 +137,15 @@ def stage_in(
     background: BackgroundOption = False,
     early: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Wait for so many bytes; the rest in the background."),
+        typer.Option(
+            metavar="SIZE|Nfiles",
+            help="Wait for so much; the rest in the background, awaited by who opens it.",
+        ),
     ] = None,
+    awaited: Annotated[
+        bool,
+        typer.Option("--awaited", help="Programs that open what is on its way wait for it."),
+    ] = False,
     name: NameOption = None,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
@@ -153,11 +160,12 @@ def stage_in(
         "namespace": namespace,
         "only_listed": only_listed,
         "slots": slots,
+        "awaited": awaited,
         **_named_and_ordered(name, order),
     }
     pairs = _sources(sources or [], to, listed)
     if background or early is not None:
-        _in_background(pool, namespace, 0 if early is None else parse(early), json=json)
+        _in_background(pool, namespace, _early(early), json=json)
         return
     begun = stages.begin_in(pool, pairs, **options)
     _end(_watched(begun), "in the pool", json=json)
@@ -213,7 +221,7 @@ def stage_out(
         **_named_and_ordered(name, order),
     }
     if background:
-        _in_background(pool, namespace, 0, json=json)
+        _in_background(pool, namespace, _early(None), json=json)
         return
     begun = stages.begin_out(pool, {path: to}, **options)
     _end(_watched(begun), f"at {to}", json=json)
@@ -406,15 +414,39 @@ def _named_and_ordered(name: str | None, order: str) -> InOptions:
     return options
 
 
-def _in_background(pool: Path, namespace: str, early: int, *, json: bool) -> None:
-    """Do this stage in a process of its own; return once it is begun, and so many bytes there."""
+class _Early(NamedTuple):
+    """How much of a stage has to be there before its job begins."""
+
+    nbytes: int
+    files: int
+
+    def is_there(self, progress: Progress) -> bool:
+        """Say whether so much is."""
+        return progress.nbytes >= self.nbytes and progress.files >= self.files
+
+
+def _early(text: str | None) -> _Early:
+    """Give what --early asks for: bytes, or files."""
+    if text is None:
+        return _Early(0, 0)
+    files = text.removesuffix("files").strip()
+    if files == text.strip():
+        # Once a byte is there, programs wait for the others.
+        return _Early(max(parse(text), 1), 0)
+    if not files.isdecimal() or int(files) == 0:
+        raise ArgumentError(f"--early {text}: say how much is to be there: 2GiB, or 100files")
+    return _Early(0, int(files))
+
+
+def _in_background(pool: Path, namespace: str, early: _Early, *, json: bool) -> None:
+    """Do this stage in a process of its own; return once it is begun, and so much is there."""
     words = [word for word in sys.argv[1:] if word != "--background"]
     for at, word in enumerate(words):
         if word == "--early":
-            del words[at : at + 2]
+            words[at : at + 2] = ["--awaited"]
             break
         if word.startswith("--early="):
-            del words[at]
+            words[at] = "--awaited"
             break
     with tempfile.TemporaryFile("w+") as told:
         process = subprocess.Popen(  # noqa: S603 - this program again, no shell
@@ -427,7 +459,7 @@ def _in_background(pool: Path, namespace: str, early: int, *, json: bool) -> Non
         while True:
             ended = process.poll()
             own = [one for one in _known(pool, namespace) if one.pid == process.pid]
-            if own and (ended is not None or own[0].progress.nbytes >= early):
+            if own and (ended is not None or early.is_there(own[0].progress)):
                 break
             if ended is not None:
                 told.seek(0)

@@ -293,6 +293,6 @@ fn second(why: Unanswered) -> Unanswered {
             leaves.second = true;
             Unanswered::Leaves(leaves)
         }
-        refused @ Unanswered::Refused(_) => refused,
+        other => other,
     }
 }

@@ -102,7 +102,10 @@ impl Asked<'_> {
             let way = self.way(&at)?;
             match self.open_at_once(&way, how)? {
                 NamedHandle::File(handle) => Ok(Looked::Opened(handle)),
-                NamedHandle::Absent => Ok(Looked::Reached(Reached { way, stat: None })),
+                NamedHandle::Absent => {
+                    self.check_unexpected(&way)?;
+                    Ok(Looked::Reached(Reached { way, stat: None }))
+                }
                 NamedHandle::Unsure => self.reach_by(way, how.follows(), made).map(Looked::Reached),
             }
         };

@@ -357,6 +357,7 @@ pub fn refused<T>(answer: Result<T, Unanswered>) -> i32 {
     match answer {
         Err(Unanswered::Refused(error)) => error.code,
         Err(Unanswered::Leaves(leaves)) => panic!("it leaves: {leaves:?}"),
+        Err(Unanswered::Expected) => panic!("no stage brings anything here"),
         Ok(_) => panic!("it is not refused"),
     }
 }

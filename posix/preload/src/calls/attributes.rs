@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use engram_fs::{Answer, Asked, At, Result, Unanswered};
+use engram_fs::{Answer, Asked, At, Result};
 
 use crate::calls::descriptors::refused;
-use crate::calls::offered;
+use crate::calls::{of_node, offered};
 use crate::descriptors::{self, Held};
 use crate::inside::is_inside;
 use crate::places::{Failing, by_path, inside};
@@ -26,10 +26,7 @@ fn on_held<T: Failing>(
         if held.description().flags() & libc::O_PATH != 0 {
             return Err(refused(libc::EBADF, "it was opened by O_PATH, for its name alone"));
         }
-        act(held.asked()?, At::node(held.description().node())).map_err(|why| match why {
-            Unanswered::Refused(error) => error,
-            Unanswered::Leaves(_) => refused(libc::EXDEV, "a node leads nowhere"),
-        })
+        act(held.asked()?, At::node(held.description().node())).map_err(of_node)
     })
 }
 

@@ -104,12 +104,7 @@ interpose! {
         match descriptors::get(fd) {
             Some(held) => inside(|| {
                 let found = held.asked()?.chdir(At::node(held.description().node()));
-                let folder = found.map_err(|why| match why {
-                    engram_fs::Unanswered::Refused(error) => error,
-                    engram_fs::Unanswered::Leaves(_) => {
-                        crate::calls::descriptors::refused(libc::EXDEV, "a node leads nowhere")
-                    }
-                })?;
+                let folder = found.map_err(crate::calls::of_node)?;
                 let above = held.opened()?.fs.folder_above(folder)?;
                 held.tree().into_iter().for_each(|tree| process::go_to(tree, folder, above));
                 Ok(0)

@@ -10,7 +10,6 @@
 
 use std::ffi::{c_int, c_long, c_short};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use engram_fs::{ByteRange, Handle, LockMode, Locks, Result, Taker};
 use libc::off_t;
@@ -23,9 +22,6 @@ use crate::keepers;
 use crate::places::inside;
 use crate::real::{interpose, real, set_errno};
 use crate::trees::Tree;
-
-/// Between two looks whether a lock has come free.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// From here on owners are descriptions; below, processes.
 const DESCRIPTIONS: u64 = 1 << 40;
@@ -119,20 +115,15 @@ fn try_lock(held: &Held, taker: Taker, mode: LockMode, range: ByteRange) -> c_in
 
 /// Takes a lock, and waits for it.
 fn wait(held: &Held, taker: Taker, mode: LockMode, range: ByteRange) -> c_int {
-    handlers::interrupts();
+    let mut waits = false;
     loop {
         let done = try_lock(held, taker, mode, range);
         if done == 0 || crate::real::errno() != libc::EAGAIN {
             return done;
         }
-        // A signal ends the wait, unless its handler is one that lets calls go on.
-        if handlers::interrupts() {
-            set_errno(libc::EINTR);
+        if !handlers::waits_on(&mut waits) {
             return -1;
         }
-        let time = libc::timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.subsec_nanos().into() };
-        // SAFETY: a time; the rest is not asked for.
-        unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
     }
 }
 

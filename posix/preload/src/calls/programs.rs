@@ -14,7 +14,7 @@ use engram_fs::{Answer, Asked, At, Handle, NodeKind, OpenFlags};
 
 use crate::calls::descriptors::refused;
 use crate::calls::folder::{path_of, whole_path};
-use crate::calls::refused_call;
+use crate::calls::{of_node, refused_call};
 use crate::descriptors;
 pub use crate::handing::List;
 use crate::handing::{self, become_by, strings};
@@ -142,7 +142,7 @@ unsafe fn find(folder: c_int, path: Text, flags: c_int) -> Option<Program> {
                 return Err(refused(libc::ESTALE, "its prefix is not one of this program's"));
             };
             let found = program_at(tree, held.opened()?, held.asked()?, at, None, true);
-            found.map(keep).map_err(unanswered)
+            found.map(keep).map_err(of_node)
         });
         return found.into_inner();
     }
@@ -156,13 +156,6 @@ unsafe fn find(folder: c_int, path: Text, flags: c_int) -> Option<Program> {
         )
     };
     found.into_inner()
-}
-
-fn unanswered(why: engram_fs::Unanswered) -> engram_fs::Errno {
-    match why {
-        engram_fs::Unanswered::Refused(error) => error,
-        engram_fs::Unanswered::Leaves(_) => refused(libc::ENOENT, "a node leads nowhere"),
-    }
 }
 
 /// The interpreter of a script, and what it is given before the script.
