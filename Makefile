@@ -1,6 +1,6 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
 # bench bench-mpi bench-active bench-doors bench-posix bench-stage evaluate hot versus crash power
-# corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean help.
+# stage-crash corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean help.
 # Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -23,7 +23,7 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 
 .PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
 	bench bench-mpi bench-active bench-doors bench-posix bench-stage evaluate hot versus crash power \
-	corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean
+	stage-crash corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -111,6 +111,11 @@ crash: $(BIN)/.built ## Kill -9 anywhere, then look (10-20 minutes; KILLS=4000 S
 		-p engram-store --features faults --test moves transfer_kill::)
 	$(call step,Killing imports,ENGRAM_CRASH_ROUNDS=60 $(BIN)/python -m pytest -q -s \
 		tests/test_crash_import.py)
+
+STAGE_KILLS ?= 500
+stage-crash: ## Kill -9 stages in and out, again and again (minutes; STAGE_KILLS=, SEED=)
+	$(call step,Killing stages,ENGRAM_STAGE_KILLS=$(STAGE_KILLS) cargo test --quiet \
+		-p engram-stage --features faults --test kills -- --nocapture)
 
 CORRUPTIONS ?= 2000
 corrupt: ## Damage at random places of a pool, found and salvaged (minutes; CORRUPTIONS=, SEED=)
