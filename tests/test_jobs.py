@@ -545,6 +545,37 @@ def test_two_backends_are_one_pool_on_two_devices(place: Place) -> None:
     assert list(other.iterdir()) == []
 
 
+def test_files_lie_on_the_device_of_their_backend(place: Place) -> None:
+    other = place.memory / "other"
+    other.mkdir()
+    near = {"id": "b", "type": "DRAM", "capacity": "64 MiB", "daxfs": str(place.memory)}
+    far = {"id": "c", "type": "NVRAM-NVML", "capacity": "64 MiB", "daxfs": str(other)}
+    with (place.root / "in/large").open("wb") as file:
+        file.write(os.urandom(24 * MIB))
+    # What lies on the other device is what its files have: it grows by no more than that.
+    sizes = f"find {other} -type f -size +1M -printf '%s\\n'"
+    taken = f"{sizes} | awk '{{ sum += $1 }} END {{ print sum + 0 }}'"
+    for backend, least, most in (("c", 24 * MIB, 60 * MIB), ("b", 0, 8 * MIB)):
+        resources = (
+            {"path": "in", "flags": "temporary", "backend": backend},
+            {"path": "out", "flags": "persistent"},
+        )
+        program = place.script(
+            "mkdir out", f"{taken} >out/taken; cmp in/large {place.root}/in/large"
+        )
+        config = place.write(*resources, backends=[near, far])
+        came = engram.jobs.run(config, program, front="run", overwrite=True)
+        assert (came.whole, came.code) == (True, 0), came
+        found = int((place.results / "out/taken").read_text() or "0")
+        assert least <= found <= most, (backend, found)
+    small = far | {"capacity": "16 MiB"}
+    config = place.write(
+        {"path": "in", "flags": "temporary", "backend": "c"}, backends=[near, small]
+    )
+    with pytest.raises(engram.PoolFullError, match=r"'c' may hold 16\.0 MiB.*in"):
+        engram.jobs.run(config, ["true"], front="run")
+
+
 def test_a_pool_with_a_name_serves_the_next_job(place: Place) -> None:
     config = place.write(reuse="weather")
     program = place.script("mkdir -p out", "echo x >>out/log", "echo more >>in/small")

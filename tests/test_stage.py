@@ -122,6 +122,32 @@ def test_a_program_sees_what_was_staged(pool: engram.Pool, tree: Path, home: Pat
     assert not (home / "deep/er/MANIFEST.engram").exists(), "the folder is not the stage's"
 
 
+def test_files_lie_on_the_device_that_is_named(home: Path, tree: Path) -> None:
+    (home / "second").mkdir()
+    (tree / "out/large").write_bytes(os.urandom(20 * MIB))
+
+    def taken() -> int:
+        files = (home / "second").rglob("*")
+        return sum(file.stat().st_size for file in files if file.is_file())
+
+    with engram.create(home / "p", size="128 MiB", devices=[home / "second"], force=True) as pool:
+        first = {str(tree): "case"}
+        assert engram.stage.bring_in(pool, first, device=0).whole
+        assert taken() < 8 * MIB
+        second = {str(tree / "out"): "again"}
+        by_path = {"again": home / "second"}
+        assert engram.stage.bring_in(pool, second, device=by_path, name="second").whole
+        assert taken() > 20 * MIB
+        assert bytes(pool["again/large"][:]) == (tree / "out/large").read_bytes()
+        with pytest.raises(engram.ArgumentError, match="no source has the path 'other'"):
+            engram.stage.bring_in(pool, first, device={"other": 1})
+        with pytest.raises(engram.ArgumentError, match="none of this pool's"):
+            engram.stage.bring_in(pool, first, device=2)
+    told = command("in", home / "p", tree, "--to", "third", "--device", "1")
+    assert told.returncode == 0, told.stderr
+    assert engram.verify(home / "p").problems == []
+
+
 def test_what_is_wrong_is_named(pool: engram.Pool, tree: Path, home: Path) -> None:
     missing = engram.stage.bring_in(pool, {str(home / "none"): "x", str(tree): "case"})
     assert [trouble.path for trouble in missing.troubles] == [str(home / "none")]

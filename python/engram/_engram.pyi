@@ -340,6 +340,7 @@ class _StageOptions(TypedDict):
     rate: int | None
     files_per_second: int | None
     slots: str | None
+    devices: list[int | str | None]
 
 @final
 class StageStatus:

@@ -18,6 +18,7 @@ or was stopped, in any process. `drop` gives back the room that its files have i
 import glob
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypedDict, TypeVar, Unpack
@@ -31,9 +32,10 @@ from engram.pool import open as open_pool
 from engram.size import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     AnyPool = Pool | Namespace | str | os.PathLike[str]
+    Device = int | str | os.PathLike[str]
 
 __all__ = [
     "Dropped",
@@ -92,6 +94,9 @@ class InOptions(TypedDict, total=False):
     """Which files come first: as they are found, by size, or by a list of paths in the pool."""
     only_listed: bool
     """Whether what is not in that list is left out; else it comes last."""
+    device: "Device | Mapping[str, Device] | None"
+    """Of a stage-in: on which device of the pool the bytes of its files lie, by path or index; or a
+    mapping that says so for the paths that sources have in the pool. None: where there is room."""
     awaited: bool
     """Of a stage-in: whether a program that opens a file which is on its way waits until it is
     there, on a mount and below a prefix; else it finds nothing yet. Paths given to this package
@@ -701,7 +706,25 @@ def _checked(pairs: list[tuple[str, str]], options: OutOptions) -> "_engram._Sta
         "rate": _rate(options.get("rate")),
         "files_per_second": options.get("files_per_second"),
         "slots": None if (slots := options.get("slots")) is None else os.fspath(slots),
+        "devices": _devices(options.get("device"), pairs),
     }
+
+
+def _devices(
+    device: "Device | Mapping[str, Device] | None", pairs: list[tuple[str, str]]
+) -> list[int | str | None]:
+    """Give the device of each pair of a stage-in."""
+    if isinstance(device, Mapping):
+        paths = {path for _, path in pairs}
+        if unknown := [path for path in device if path not in paths]:
+            raise ArgumentError(
+                f"device: no source has the path {unknown[0]!r} in the pool: they have "
+                f"{', '.join(map(repr, sorted(paths)))}"
+            )
+        found = [device.get(path) for _, path in pairs]
+    else:
+        found = [device] * len(pairs)
+    return [one if one is None or isinstance(one, int) else os.fspath(one) for one in found]
 
 
 def _order(options: OutOptions) -> tuple[str, list[str]]:

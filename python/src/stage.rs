@@ -75,6 +75,8 @@ pub struct StageOptions {
     rate: Option<u64>,
     files_per_second: Option<u64>,
     slots: Option<PathBuf>,
+    /// One for each pair of a stage-in, or none at all.
+    devices: Vec<Option<Py<PyAny>>>,
 }
 
 impl StageOptions {
@@ -255,7 +257,11 @@ impl Stage {
         };
         let pairs = pairs.into_iter();
         let work = if inward {
-            let source = |(from, to)| Ok(Source { from, to: of_pool(to)? });
+            let mut devices = options.devices.iter();
+            let source = |(from, to)| {
+                let device = devices.next().and_then(Option::as_ref).map(|one| one.bind(py));
+                Ok(Source { from, to: of_pool(to)?, device: namespace.device(device)? })
+            };
             Work::In(pairs.map(source).collect::<Result<_>>()?)
         } else {
             let target = |(from, to)| Ok(Target { from: of_pool(from)?, to });

@@ -421,6 +421,13 @@ impl Handle {
         done.map_err(|error| kept_size(file, error))
     }
 
+    /// Has the space that this process gives the file from now on come from a device of the pool;
+    /// `None`: from wherever there is room.
+    pub fn set_device(&self, device: Option<u32>) -> Result<()> {
+        self.core.file()?.set_device(device);
+        Ok(())
+    }
+
     /// Where the next data, or the next hole, begins.
     pub fn seek(&self, whence: Whence, offset: u64) -> Result<u64> {
         let found = if let Body::File(file) = &self.core.body {

@@ -27,6 +27,8 @@ pub struct Given {
     pub accessed: i64,
     /// Its attributes.
     pub attrs: Vec<(String, Value)>,
+    /// The device that its bytes are to lie on; `None`: wherever there is room.
+    pub device: Option<u32>,
 }
 
 /// A node that is to be put under a name.
@@ -71,7 +73,8 @@ impl Fs {
         let attrs = given.attrs.clone();
         let object = NewObject { properties, attrs, ..NewObject::blob() };
         let index = Some(IndexMode::None);
-        let placement = Placement { index, owner: Some(given.maker.uid), ..Placement::default() };
+        let (owner, device) = (Some(given.maker.uid), given.device);
+        let placement = Placement { index, owner, device, ..Placement::default() };
         let put = self.namespace().put(group, name, &object, value, placement);
         let oid = put.map_err(gone_is_absent)?;
         self.note(Member::Object(oid));

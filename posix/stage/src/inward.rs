@@ -57,6 +57,15 @@ pub struct Source {
     pub from: PathBuf,
     /// The path that it is to have in the namespace. A folder that is there gets what it lacks.
     pub to: String,
+    /// The device of the pool that its bytes are to lie on; `None`: wherever there is room.
+    pub device: Option<u32>,
+}
+
+impl Source {
+    /// A source whose bytes lie wherever there is room.
+    pub fn new(from: impl Into<PathBuf>, to: impl Into<String>) -> Source {
+        Source { from: from.into(), to: to.into(), device: None }
+    }
 }
 
 /// A tree, and where its folders are in the pool.
@@ -71,6 +80,7 @@ pub(crate) struct Brought {
     to: String,
     /// What tells it from other pairs of a path outside and one in the namespace.
     pub key: String,
+    device: Option<u32>,
 }
 
 impl Brought {
@@ -274,7 +284,8 @@ impl StageIn<'_> {
         };
         let outside = std::path::absolute(&source.from).unwrap_or_else(|_| source.from.clone());
         let key = pair_key(outside.as_os_str().as_bytes(), source.to.trim_matches('/').as_bytes());
-        let mut brought = Brought { root, tree, renamed, folders: Vec::new(), to, key };
+        let (folders, device) = (Vec::new(), source.device);
+        let mut brought = Brought { root, tree, renamed, folders, to, key, device };
         brought.choose(&self.options.order);
         self.progress.files.fetch_add(brought.tree.entries.len() as u64, Relaxed);
         self.progress.bytes.fetch_add(brought.tree.bytes(), Relaxed);
@@ -675,6 +686,7 @@ impl Copy<'_> {
             written: outside.seen.written,
             accessed: outside.accessed,
             attrs,
+            device: self.brought.device,
         };
         Ok(Some((given, bytes, sum)))
     }
@@ -815,13 +827,16 @@ impl Copy<'_> {
                     let parts = parts.and_then(|parts| {
                         std::str::from_utf8(&parts.data).ok()?.parse::<u64>().ok()
                     });
-                    return Ok((fs.open(left.ino, flags)?, parts.unwrap_or(0)));
+                    let copy = fs.open(left.ino, flags)?;
+                    copy.set_device(self.brought.device)?;
+                    return Ok((copy, parts.unwrap_or(0)));
                 }
                 fs.unlink(work, hidden.as_bytes())?;
             }
         }
         let maker = self.stage.maker;
         let (stat, copy) = fs.create(work, hidden.as_bytes(), 0o600, flags, maker)?;
+        copy.set_device(self.brought.device)?;
         let sized = if outside.sparse {
             copy.set_size(outside.seen.size)
         } else {
@@ -916,6 +931,7 @@ impl Copy<'_> {
             written: outside.seen.written,
             accessed: outside.accessed,
             attrs: Vec::new(),
+            device: None,
         }
     }
 }

@@ -19,7 +19,8 @@
 //! end
 //! ```
 //!
-//! A path stands as in a [manifest](crate::manifest). The lines `from` and `to` come in pairs. An
+//! A path stands as in a [manifest](crate::manifest). The lines `from` and `to` come in pairs, and
+//! behind one whose bytes are to lie on a device of the pool stands `on` and its number. An
 //! order by a list has a line `first PATH` for each path of it, and a stage that waits for its turn
 //! a line `slots PATH`. A plan without `end` was cut off.
 
@@ -115,8 +116,14 @@ impl Plan {
     pub fn new(work: &Work, options: Options) -> Result<Plan> {
         let pairs = work.pairs()?.into_iter();
         let work = match work {
-            Work::In(_) => {
-                Work::In(pairs.map(|(from, to)| Source { from: from.into(), to }).collect())
+            Work::In(sources) => {
+                let devices = sources.iter().map(|one| one.device);
+                let source = |((from, to), device): ((String, String), Option<u32>)| Source {
+                    from: from.into(),
+                    to,
+                    device,
+                };
+                Work::In(pairs.zip(devices).map(source).collect())
             }
             Work::Out(_) => {
                 Work::Out(pairs.map(|(from, to)| Target { from, to: to.into() }).collect())
@@ -168,8 +175,13 @@ impl Plan {
                 let _ = writeln!(text, "first {}", escaped(path));
             }
         }
-        for (from, to) in self.work.pairs()? {
-            let _ = writeln!(text, "from {}\nto {}", escaped(&from), escaped(&to));
+        for (place, (from, to)) in self.work.pairs()?.iter().enumerate() {
+            let _ = writeln!(text, "from {}\nto {}", escaped(from), escaped(to));
+            if let Work::In(sources) = &self.work
+                && let Some(device) = sources[place].device
+            {
+                let _ = writeln!(text, "on {device}");
+            }
         }
         if let Some(slots) = &self.slots {
             let _ = writeln!(text, "slots {}", escaped(&outside(slots)?));
@@ -193,6 +205,7 @@ impl Plan {
         let mut options = Options::default();
         let (mut bytes_per_second, mut files_per_second, mut slots) = (None, None, None);
         let (mut listed, mut sources, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+        let mut devices = Vec::new();
         for line in lines {
             let (key, value) = line.split_once(' ')?;
             match key {
@@ -208,7 +221,11 @@ impl Plan {
                 "slots" => slots = Some(PathBuf::from(unescaped(value)?)),
                 "first" => listed.push(unescaped(value)?),
                 "from" => sources.push(unescaped(value)?),
-                "to" => targets.push(unescaped(value)?),
+                "to" => {
+                    targets.push(unescaped(value)?);
+                    devices.push(None);
+                }
+                "on" => *devices.last_mut()? = Some(value.parse().ok()?),
                 // Of a later Engram.
                 _ => {}
             }
@@ -221,7 +238,8 @@ impl Plan {
         }
         let pairs = sources.into_iter().zip(targets);
         let work = if is_in {
-            Work::In(pairs.map(|(from, to)| Source { from: PathBuf::from(from), to }).collect())
+            let source = |((from, to), device)| Source { from: PathBuf::from(from), to, device };
+            Work::In(pairs.zip(devices).map(source).collect())
         } else {
             Work::Out(pairs.map(|(from, to)| Target { from, to: PathBuf::from(to) }).collect())
         };
@@ -256,11 +274,12 @@ mod tests {
             order in order(),
             limits in any::<(Option<u64>, Option<u64>)>(),
             slots in prop::option::of(path()),
+            device in any::<Option<u32>>(),
         ) {
             let outside = |path: String| std::path::PathBuf::from(format!("/x/{path}"));
             let work = if is_in {
-                Work::In(pairs.into_iter().map(|(from, to)| Source { from: outside(from), to })
-                    .collect())
+                let source = |(from, to)| Source { device, ..Source::new(outside(from), to) };
+                Work::In(pairs.into_iter().map(source).collect())
             } else {
                 Work::Out(pairs.into_iter().map(|(from, to)| Target { from, to: outside(to) })
                     .collect())

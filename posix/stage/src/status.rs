@@ -362,10 +362,10 @@ fn tabless(text: &str) -> String {
 /// Whether a status file is a plan's: of the same trees, however they are brought.
 fn check_same(name: &str, text: &str, plan: &Plan) -> Result<()> {
     let Some(there) = Plan::parse(text) else { return Ok(()) };
-    if there.work == plan.work {
+    let (word, pairs) = (there.work.word(), there.work.pairs()?);
+    if word == plan.work.word() && pairs == plan.work.pairs()? {
         return Ok(());
     }
-    let (word, pairs) = (there.work.word(), there.work.pairs()?);
     let first = pairs.first().map_or(String::new(), |(from, to)| format!(" from {from} to {to}"));
     Err(Error::new(
         Kind::Exists,

@@ -97,7 +97,7 @@ fn run(name: &str, pool: &Pool, plan: &Plan) -> Report {
 }
 
 fn inward(folder: &Path, pool: &Pool, how: &Death) -> Report {
-    let work = Work::In(vec![Source { from: folder.join("from"), to: "in".to_owned() }]);
+    let work = Work::In(vec![Source::new(folder.join("from"), "in")]);
     run("in", pool, &Plan::new(&work, how.options()).unwrap())
 }
 

@@ -216,7 +216,7 @@ impl Room {
     }
 
     fn bring(&self, from: &str, options: &Options) -> Report {
-        let sources = [Source { from: self.path(from), to: "in".to_owned() }];
+        let sources = [Source::new(self.path(from), "in")];
         let (pace, progress) = (Pace::new(None, None), Progress::default());
         stage_in(&self.fs(), &sources, options, &pace, &progress).unwrap()
     }
@@ -363,7 +363,7 @@ fn what_a_dead_stage_left_is_not_written_through() {
 fn trees_that_a_stage_is_at_are_no_others() {
     let room = Room::new();
     fs::create_dir(room.path("from")).unwrap();
-    let source = Source { from: room.path("from"), to: "in".to_owned() };
+    let source = Source::new(room.path("from"), "in");
     let plan = Plan::new(&Work::In(vec![source]), Options::default()).unwrap();
     let fs = room.fs();
     let first = status::begin(&fs, "first", &plan).unwrap();
@@ -443,7 +443,7 @@ fn names_are_expected_until_they_are_there() {
     let shown = room.fs();
     let folder = |path: &str| shown.walk(engram_fs::ROOT, path).ok()?.stat.map(|stat| stat.ino);
     let options = Options { awaited: true, workers: 1, ..two(Verify::Written) };
-    let sources = [Source { from: room.path("from"), to: "in".to_owned() }];
+    let sources = [Source::new(room.path("from"), "in")];
     // Four a second: the last one is on its way for some time.
     let (pace, progress) = (Pace::new(None, Some(4)), Progress::default());
     std::thread::scope(|scope| {

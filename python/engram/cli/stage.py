@@ -134,6 +134,10 @@ def stage_in(
     order: OrderOption = "found",
     only_listed: OnlyOption = False,
     slots: SlotsOption = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="DEVICE", help="The pool's device that files lie on: path or index."),
+    ] = None,
     background: BackgroundOption = False,
     early: Annotated[
         str | None,
@@ -161,6 +165,7 @@ def stage_in(
         "only_listed": only_listed,
         "slots": slots,
         "awaited": awaited,
+        "device": int(device) if device is not None and device.isdecimal() else device,
         **_named_and_ordered(name, order),
     }
     pairs = _sources(sources or [], to, listed)

@@ -145,6 +145,7 @@ def bring_in(held: JobPool, hooks: Hooks) -> Outcome:
             "workers": description.workers,
             "rate": description.rate,
             "existing": "update",
+            "device": _devices(held, files),
         }
         begun = begin_in(held.pool, pairs, **options)
         try:
@@ -158,6 +159,36 @@ def bring_in(held: JobPool, hooks: Hooks) -> Outcome:
             nbytes = arrays.bring_in(held.pool, resource)
             hooks.tell(f"{resource.path} is imported as arrays, {human(nbytes)}")
     return Outcome(report, troubles, stopped or hooks.stops())
+
+
+def _devices(held: JobPool, files: list[Resource]) -> dict[str, int]:
+    """Say on which device of the pool each resource's bytes lie: that of its backend.
+
+    Raises
+    ------
+    PoolFullError
+        If the resources of a backend are more than it may hold.
+
+    """
+    backends = held.description.backends
+    if len(backends) == 1:
+        return {}
+    index = {device.path.resolve(): device.index for device in held.pool.devices}
+    devices: dict[str, int] = {}
+    for backend in backends:
+        own = [one for one in files if one.backend == backend]
+        sizes = [_size_of(one.path) for one in own]
+        if sum(sizes) > backend.capacity:
+            most = max(zip(sizes, own, strict=True), key=lambda each: each[0])
+            raise PoolFullError(
+                f"{backend.place}: backend {backend.id!r} may hold {human(backend.capacity)}, and "
+                f"its resources have {human(sum(sizes))}, most of it {most[1].path} with "
+                f"{human(most[0])}: raise its capacity, or name another backend for some"
+            )
+        # The pool's own folder lies in the first one's: that is its device 0.
+        device = index.get(backend.daxfs.resolve(), 0)
+        devices |= {one.to or "/": device for one in own}
+    return devices
 
 
 def _is_covered(resource: Resource, there: list[Resource]) -> bool:

@@ -84,7 +84,7 @@ mod write;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use self::map::{FileMap, Known};
@@ -142,6 +142,9 @@ impl Default for OpenFiles {
     }
 }
 
+/// Of a file whose space comes from wherever there is room.
+const ANY_DEVICE: u32 = u32::MAX;
+
 /// A file, as this process has it open, however often.
 struct OpenFile {
     core: Arc<Core>,
@@ -152,6 +155,8 @@ struct OpenFile {
     known: RwLock<Known>,
     /// Whether this process has changed it.
     wrote: AtomicBool,
+    /// The device that its space comes from, or `ANY_DEVICE`.
+    device: AtomicU32,
     stand_in: ranges::OwnStandIn,
 }
 
@@ -456,6 +461,12 @@ impl File {
     pub fn set_size(&self, size: u64) -> Result<()> {
         self.check_writable()?;
         self.open.set_size(size)
+    }
+
+    /// Has the space that this process gives the file from now on, as long as it has it open, come
+    /// from a device of the pool; `None`: from wherever there is room.
+    pub fn set_device(&self, device: Option<u32>) {
+        self.open.device.store(device.unwrap_or(ANY_DEVICE), Ordering::Relaxed);
     }
 
     /// Sees to it that all of a range has space, so that writing there cannot run out of it;

@@ -95,7 +95,7 @@ fn fragmented(core: &Core) -> Result<Vec<Touching>> {
 /// Joins a run; `false` if there is no space for it in one piece.
 fn join(core: &Arc<Core>, run: &Touching) -> Result<bool> {
     let (at, len) = (run.at(), run.len());
-    let new = match NewSegment::reserve(core, at, len, len) {
+    let new = match NewSegment::reserve(core, at, [len, len], None) {
         Ok(new) => new,
         Err(error) if error.kind() == Kind::PoolFull => return Ok(false),
         Err(error) => return Err(error),

@@ -5,10 +5,10 @@
 //! looks then who lists them. So either it sees that the object is open, or whoever opens it sees
 //! that some are removed, and looks again.
 
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, RwLock, Weak};
 
-use super::{File, OpenFile, ranges, refuse_batch, with_record};
+use super::{ANY_DEVICE, File, OpenFile, ranges, refuse_batch, with_record};
 use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::{Realm, write};
@@ -147,6 +147,11 @@ pub(super) fn create_file(
 }
 
 impl OpenFile {
+    /// The device that new space is to come from.
+    pub(super) fn device(&self) -> Option<u32> {
+        Some(self.device.load(Ordering::Relaxed)).filter(|device| *device != ANY_DEVICE)
+    }
+
     /// An object that the lease lists as open.
     fn new(core: &Arc<Core>, oid: Oid, hold: Hold, fixed: bool) -> Arc<OpenFile> {
         core.add_user();
@@ -157,6 +162,7 @@ impl OpenFile {
             fixed,
             known: RwLock::default(),
             wrote: AtomicBool::new(false),
+            device: AtomicU32::new(ANY_DEVICE),
             stand_in: ranges::OwnStandIn::default(),
         })
     }

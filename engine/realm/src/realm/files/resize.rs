@@ -136,7 +136,7 @@ impl OpenFile {
     /// Gives a hole space, or its first part; what is there are zeros.
     fn fill(&self, map: &FileMap, hole: (u64, u64)) -> Result<()> {
         let (from, to) = hole;
-        let new = NewSegment::reserve(&self.core, from, to - from, PAGE)?;
+        let new = NewSegment::reserve(&self.core, from, [to - from, PAGE], self.device())?;
         new.claim.memory().zero(new.reserved.extent.len);
         self.flush_new(&new)?;
         self.wrote.store(true, Ordering::Relaxed);

@@ -97,12 +97,17 @@ pub(super) struct NewSegment {
 }
 
 impl NewSegment {
-    /// Reserves whole pages for a place in the file: so many bytes, or fewer, if there is no piece
-    /// so long.
-    pub fn reserve(core: &Arc<Core>, at: u64, most: u64, least: u64) -> Result<NewSegment> {
+    /// Reserves whole pages for a place in the file, on a device if one is named: so many bytes, or
+    /// fewer, if there is no piece so long.
+    pub fn reserve(
+        core: &Arc<Core>,
+        at: u64,
+        [most, least]: [u64; 2],
+        device: Option<u32>,
+    ) -> Result<NewSegment> {
         let mut len = most;
         loop {
-            match space::reserve(core, len, None) {
+            match space::reserve(core, len, device) {
                 Ok((reserved, claim)) => return Ok(NewSegment { at, reserved, claim }),
                 Err(error) if error.kind() == Kind::PoolFull && len > least => {
                     len = (len / 2).next_multiple_of(PAGE).max(least);

@@ -253,7 +253,7 @@ impl OpenFile {
             _ if form.nbytes() == 0 => None,
             _ => {
                 let len = form.nbytes().next_multiple_of(PAGE);
-                let new = NewSegment::reserve(core, 0, len, len);
+                let new = NewSegment::reserve(core, 0, [len, len], self.device());
                 Some(new.inspect_err(|_| space::give_back(core, head))?)
             }
         };

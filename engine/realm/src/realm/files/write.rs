@@ -138,7 +138,7 @@ impl OpenFile {
             let bound = self.core.files.growth_most.load(Ordering::Relaxed);
             most = most.max(size.next_multiple_of(PAGE).clamp(least, bound.max(least)));
         }
-        let new = NewSegment::reserve(&self.core, from, most, PAGE)?;
+        let new = NewSegment::reserve(&self.core, from, [most, PAGE], self.device())?;
         // Of what lies before the end, a reader sees zeros until it is written.
         let before = size.clamp(from, from + new.reserved.extent.len) - from;
         if before > 0 {
@@ -160,7 +160,7 @@ impl OpenFile {
             let room = map.gap(from, map.head.size().next_multiple_of(PAGE));
             most = most.max(map.run_before(from, HOLE_MOST).min(room));
         }
-        let new = NewSegment::reserve(&self.core, from, most, PAGE)?;
+        let new = NewSegment::reserve(&self.core, from, [most, PAGE], self.device())?;
         let (memory, to) = (new.claim.memory(), from + new.reserved.extent.len);
         let (start, stop) = (offset.clamp(from, to), end.clamp(from, to));
         memory.zero_part(0, start - from);
