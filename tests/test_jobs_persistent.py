@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import engram
-from engram.jobs import Description, pools, registry
+from engram.jobs import Description, pools, registry, staging, work
 from job_place import MIB, Place, ended, placed, until
 from shell import run
 
@@ -383,3 +383,55 @@ def test_dropping_stands_alone(words: list[str]) -> None:
     done = run(*words)
     assert done.code == engram.ArgumentError.exit_code
     assert "leave" in done.err
+
+
+PIECES = f"""{sys.executable} -c '
+import engram, os
+pool = engram.open(os.environ["ENGRAM_POOL"])
+for name in ["out/a", "out/b"] * 40:
+    with pool.open_file(name, "ab") as file:
+        file.write(bytes(70000))
+'"""
+"""Two files that grow in turns, by a little each."""
+
+
+def segments(folder: Path) -> int:
+    with engram.open(folder, "r") as pool:
+        return len(pool["out/a"].segments)
+
+
+def test_the_files_of_a_pool_that_stays_are_made_whole(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(work, "_compact", lambda *_: None)
+        pool = kept(place, PIECES)
+    assert segments(pool) > 1, "the test is none"
+    said: list[str] = []
+    came = engram.jobs.run(place.config, ["true"], front="run", tell=said.append)
+    assert came.exit_code == 0
+    assert segments(pool) == 1
+    assert any("lie in one piece now" in line for line in said)
+    assert engram.jobs.drop("weather"), "it does not count as changed"
+
+
+def test_a_pool_that_somebody_has_open_is_left_as_it_is(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring_out = staging.bring_out
+    opened = []
+
+    def open_too(held: Any, *rest: Any, **options: Any) -> Any:
+        opened.append(engram.open(held.folder, "r"))
+        return bring_out(held, *rest, **options)
+
+    monkeypatch.setattr(staging, "bring_out", open_too)
+    said: list[str] = []
+    config = place.write(OUT, reuse="weather")
+    program = place.script("mkdir out", PIECES)
+    came = engram.jobs.run(config, program, front="run", tell=said.append)
+    assert (came.whole, came.exit_code) == (True, 0)
+    assert said[-1].endswith("stays for further jobs")
+    opened[0].close()
+    assert segments(pool := came.pool or Path()) > 1
+    assert pool == place.pool()

@@ -17,6 +17,7 @@ from engram.errors import (
     PoolNotFoundError,
     UnsupportedError,
 )
+from engram.housekeeping import compact
 from engram.jobs import dropping, pools, registry, staging
 from engram.jobs.description import Description
 from engram.jobs.pools import JobPool, Record
@@ -537,6 +538,7 @@ def _finish(
         held.note(Record("kept", code))
         _note(held, hooks)
         hooks.tell(f"the pool {folder} stays for further jobs")
+        _compact(held, hooks)
         return Ended(code, (), outcome.report, folder, whole=True)
     try:
         held.drop()
@@ -547,3 +549,18 @@ def _finish(
         )
         return Ended(code, (Trouble(str(folder), str(error)),), outcome.report, folder, whole=False)
     return Ended(code, (), outcome.report, None, whole=True)
+
+
+def _compact(held: JobPool, hooks: Hooks) -> None:
+    """Close a pool that stays, and make it small, and its files whole, unless somebody has it."""
+    held.close()
+    try:
+        done = compact(held.folder)
+    except BusyError:
+        return
+    except EngramError as error:
+        hooks.tell(f"the pool {held.folder} stays as large as it is: {error}")
+        return
+    if done.joined:
+        files = f"{done.joined} file" + (" lies" if done.joined == 1 else "s lie")
+        hooks.tell(f"{files} in one piece now in {held.folder}")
