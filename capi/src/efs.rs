@@ -169,7 +169,7 @@ impl Job {
 
     fn run(&self, task: c_int, request: Request, path: PathBuf, inside: String) -> Result<Code> {
         let usual = Options { existing: Existing::Update, ..Options::default() };
-        let load = Work::In(vec![Source { from: path.clone(), to: inside.clone() }]);
+        let load = Work::In(vec![Source::new(path.clone(), inside.clone())]);
         let unload = Work::Out(vec![Target { from: inside, to: path }]);
         let load = Plan::new(&load, usual.clone())?;
         if request == Request::Load {

@@ -8,11 +8,12 @@ import typer
 
 from engram import jobs
 from engram.cli import terminal
-from engram.cli.app import JsonOption, app, examples
+from engram.cli.app import LEFT_OUT, JsonOption, app, examples
+from engram.cli.terminal import counted
 from engram.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from engram.jobs import Ended, JobOptions
+    from engram.jobs import Ended, Expired, JobOptions
     from engram.stage import Progress
 
 ConfigOption = Annotated[
@@ -31,6 +32,8 @@ OverwriteOption = Annotated[
         "engram job -c job.yaml -- srun simulate --steps 10",
         "engram job -c job.yaml --front run -- simulate --steps 10",
         "engram job --resume -c job.yaml",
+        "engram job --drop weather",
+        "engram job --expire",
     ),
 )
 def job(
@@ -56,6 +59,17 @@ def job(
     resume: Annotated[
         bool, typer.Option("--resume", help="Bring out what a killed job has left; run nothing.")
     ] = False,
+    drop: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Drop the persistent pool of this name; run nothing."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Drop it with files that are nowhere else.")
+    ] = False,
+    expire: Annotated[
+        bool,
+        typer.Option("--expire", help="Drop your pools here whose time is over; run nothing."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Bring a job's files into memory, run its program, and bring its results safely out.
@@ -63,6 +77,14 @@ def job(
     The program finds its files below the description's mount-dir, and ENGRAM_POOL and ENGRAM_MOUNT
     in its environment. The exit code is the program's, or 74 if not all files could be brought.
     """
+    if drop is not None or expire:
+        if program or config is not None or resume or (expire and drop is not None):
+            raise ArgumentError("--drop and --expire stand alone: leave the rest away")
+        every = (*jobs.drop(drop, force=force),) if drop is not None else ()
+        _tell_dropped(jobs.expire() if expire else jobs.Expired(every, ()), json=json)
+        return
+    if force:
+        raise ArgumentError("--force goes with --drop NAME: leave it away")
     if config is None:
         raise ArgumentError("which job? -c FILE names its description")
     with terminal.Bar("stage", 0) as bar:
@@ -76,6 +98,21 @@ def job(
         else:
             ended = jobs.run(config, program, front=front, grace=grace, **options)
     tell(ended, json=json)
+
+
+def _tell_dropped(came: Expired, *, json: bool) -> None:
+    """Say which pools went, and which stay and why."""
+    if json:
+        dropped, left = ([one._asdict() for one in each] for each in came)
+        terminal.print_json({"dropped": dropped, "left": left})
+    else:
+        for one in came.dropped:
+            lost = f", and with it {counted(len(one.lost), 'file')}" if one.lost else ""
+            terminal.say(f"the pool {one.path} is gone{lost}")
+    for trouble in came.left:
+        terminal.note(f"{trouble.path}: {trouble.why}")
+    if came.left:
+        raise typer.Exit(LEFT_OUT)
 
 
 def options_of(bar: terminal.Bar, *, overwrite: bool) -> JobOptions:

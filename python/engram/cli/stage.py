@@ -15,7 +15,7 @@ import typer
 
 from engram import jobs
 from engram import stage as stages
-from engram.cli import terminal
+from engram.cli import nodes, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
@@ -379,6 +379,9 @@ def stage_tag(
 ) -> None:
     """Say whether a file or folder of a job is brought out at its end."""
     jobs.tag(pool, clean(path), None if tag == "none" else tag)
+
+
+verbs.command("nodes", epilog=nodes.EXAMPLES)(nodes.stage_nodes)
 
 
 def _sources(sources: list[str], to: str | None, listed: str | None) -> dict[str, str]:

@@ -16,7 +16,8 @@ from engram.jobs.description import (
     ResourceFlags,
     ResourceType,
 )
-from engram.jobs.nodes import Place
+from engram.jobs.dropping import DroppedPool, Expired, drop, expire
+from engram.jobs.registry import PersistentPool, nodes
 from engram.jobs.tags import tag
 from engram.jobs.work import (
     FAILED,
@@ -30,6 +31,7 @@ from engram.jobs.work import (
     serve,
     unmount,
 )
+from engram.jobs.yaml_parts import Place
 
 __all__ = [
     "FAILED",
@@ -37,14 +39,20 @@ __all__ = [
     "Backend",
     "BackendType",
     "Description",
+    "DroppedPool",
     "Ended",
+    "Expired",
     "Front",
     "JobOptions",
+    "PersistentPool",
     "Place",
     "Resource",
     "ResourceFlags",
     "ResourceType",
+    "drop",
+    "expire",
     "mount",
+    "nodes",
     "resume",
     "run",
     "serve",

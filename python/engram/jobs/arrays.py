@@ -68,6 +68,12 @@ def bring_out(pool: Pool, resource: Resource, target: Path, *, overwrite: bool) 
             group.attrs[_SOURCE] = source
 
 
+def is_outside(pool: Pool, resource: Resource, target: Path) -> bool:
+    """Whether a file outside has the arrays of a resource as the pool has them."""
+    group = pool[resource.to] if resource.to else pool
+    return target.exists() and not _differences(pool, group, target)
+
+
 def _differences(pool: Pool, group: Group, target: Path) -> list[str]:
     """Say in what a file differs from the group that it is to have."""
     _past_the_cache(target)

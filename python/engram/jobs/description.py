@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, Self, cast
 
 from engram.errors import AccessError, FormatError, NotFoundError
-from engram.jobs.nodes import Node, Place, read
+from engram.jobs.yaml_parts import Node, Place, read
 from engram.paths import absolute
 
 WORKERS = 8
@@ -28,7 +28,7 @@ _FLAGS = ("persistent", "temporary")
 _KINDS = ("file", "array")
 _TOP = {"global-settings": True, "backends": True, "resources": True}
 _SETTINGS = dict.fromkeys(("root-dir", "mount-dir", "results-dir"), True) | dict.fromkeys(
-    ("log-file", "workers", "transfer-size", "reuse", "rate"), False
+    ("log-file", "workers", "transfer-size", "reuse", "expires", "rate"), False
 )
 _BACKEND = {"id": True, "type": True, "capacity": True, "daxfs": False}
 _RESOURCE = {"path": True, "backend": True, "flags": True, "to": False, "type": False}
@@ -103,6 +103,9 @@ class Description(NamedTuple):
     """The size in bytes of one transfer. It is read and kept, and changes nothing here."""
     reuse: str | None
     """The name by which the pool is found by further jobs; None: it goes at the end."""
+    expires: int | None
+    """So many seconds after a job had it last that pool may go; None: it stays until it is dropped.
+    """
     rate: int | None
     """So many bytes a second are copied at most; None: as fast as it goes."""
     backends: tuple[Backend, ...]
@@ -161,6 +164,12 @@ class Description(NamedTuple):
         log = settings.get("log-file")
         workers, size = settings.get("workers"), settings.get("transfer-size")
         reuse, rate = settings.get("reuse"), settings.get("rate")
+        expires = settings.get("expires")
+        if expires is not None and reuse is None:
+            expires.refuse(
+                "expires is for a pool that stays after its job, and this one goes: add reuse with "
+                "a name, or leave expires away"
+            )
         backends = _backends(parts["backends"], folder)
         resources = _resources(parts["resources"], folder, root, backends)
         made = cls(
@@ -173,6 +182,7 @@ class Description(NamedTuple):
             WORKERS if workers is None else workers.number(1, 1024),
             TRANSFER_SIZE if size is None else size.size(),
             None if reuse is None else _name(reuse),
+            None if expires is None else expires.seconds(),
             None if rate is None else rate.size(),
             backends,
             resources,

@@ -30,6 +30,7 @@ from engram.errors import (
     PoolNotFoundError,
     UnsupportedError,
 )
+from engram.jobs import registry
 from engram.jobs.description import Description
 from engram.paths import POOL_FILE
 from engram.pool import Pool, create, destroy
@@ -96,14 +97,30 @@ class JobPool:
                 lock.__exit__(None, None, None)
         self.pool.close()
 
-    def drop(self) -> None:
-        """Close it, and destroy it with all that is in it."""
+    def drop(self, patience: float | None = None) -> None:
+        """Close it, and destroy it with all that is in it, once nobody has it open.
+
+        Raises
+        ------
+        BusyError
+            If somebody has it open still when `patience` seconds are over: ten, if none are said.
+
+        """
         self.close()
-        _destroyed(self.folder)
+        destroyed(self.folder, patience)
+        registry.forget(self.folder)
 
 
-def _destroyed(folder: Path) -> None:
-    until = time.monotonic() + _DROP_SECONDS
+def destroyed(folder: Path, patience: float | None = None) -> None:
+    """Destroy a pool once nobody has it open, if it is there.
+
+    Raises
+    ------
+    BusyError
+        If somebody has it open still when `patience` seconds are over: ten, if none are said.
+
+    """
+    until = time.monotonic() + (_DROP_SECONDS if patience is None else patience)
     while True:
         try:
             destroy(folder)
@@ -120,13 +137,16 @@ def _destroyed(folder: Path) -> None:
 def folder_of(description: Description) -> Path:
     """Give the folder that a job's pool is to be, or is."""
     folders = [one.daxfs for one in description.backends if one.type != "NVRAM-DEVDAX"]
-    user = os.geteuid()
+    above = folders[0] if folders else _MEMORY
     if description.reuse is not None:
-        name = f"engram-{description.reuse}-{user}"
-    else:
-        mount = os.fsencode(description.mount_dir)
-        name = f"engram-job-{hashlib.sha256(mount).hexdigest()[:12]}-{user}"
-    return (folders[0] if folders else _MEMORY) / name
+        return above / memory_of(description.reuse).name
+    mount = os.fsencode(description.mount_dir)
+    return above / f"engram-job-{hashlib.sha256(mount).hexdigest()[:12]}-{os.geteuid()}"
+
+
+def memory_of(name: str) -> Path:
+    """Give the folder that the persistent pool of a name has if it lies in the machine's memory."""
+    return _MEMORY / f"engram-{name}-{os.geteuid()}"
 
 
 def find(description: Description, *, wait: bool = False) -> JobPool | None:
@@ -140,7 +160,11 @@ def find(description: Description, *, wait: bool = False) -> JobPool | None:
         If another process does this job now.
 
     """
-    folder = folder_of(description)
+    return find_at(folder_of(description), description, wait=wait)
+
+
+def find_at(folder: Path, description: Description, *, wait: bool = False) -> JobPool | None:
+    """Give the pool of a job that lies in a folder, as `find` does."""
     if not (folder / POOL_FILE).exists():
         return None
     return _held(open_pool(folder), description, wait=wait)
@@ -254,7 +278,7 @@ def find_or_make(description: Description) -> JobPool:
         made.is_new = True
     except BaseException:
         pool.close()
-        _destroyed(folder)
+        destroyed(folder)
         raise
     return made
 
@@ -361,6 +385,23 @@ def _sum_of(folder: Path, count: Callable[[os.stat_result], int]) -> int:
             with contextlib.suppress(OSError):
                 found += count((Path(above) / name).lstat())
     return found
+
+
+def check_idle(held: JobPool) -> None:
+    """See that the program of a job that was killed is not still there.
+
+    Raises
+    ------
+    BusyError
+        If it is.
+
+    """
+    record = held.record
+    if record.program and began(record.program) == record.since:
+        raise BusyError(
+            f"the program of this job is still there: process {record.program}; end it, or wait "
+            f"for it, and call this again"
+        )
 
 
 def began(pid: int) -> int:

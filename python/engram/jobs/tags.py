@@ -112,6 +112,19 @@ def plan(pool: Pool, description: Description) -> Plan:
     )
 
 
+def persistent(pool: Pool, description: Description) -> tuple[list[tuple[str, Any]], list[Trouble]]:
+    """Give each file of a job's pool that is brought out at its end, by its path, and bad tags.
+
+    What an array is made of is one file, by the path of its resource.
+    """
+    flags = {resource.to: resource for resource in description.resources}
+    arrays = {resource.to for resource in description.resources if resource.type == "array"}
+    troubles: list[Trouble] = []
+    nodes = _walked(pool, flags, arrays, troubles)
+    files = [node for node in nodes if node.path in arrays or not node.member._is_group]
+    return [(node.path, node.member) for node in files if node.persistent], troubles
+
+
 def _walked(
     pool: Pool, flags: dict[str, Resource], arrays: set[str], troubles: list[Trouble]
 ) -> list[_Node]:

@@ -17,7 +17,8 @@ from engram.errors import (
     PoolNotFoundError,
     UnsupportedError,
 )
-from engram.jobs import pools, staging
+from engram.housekeeping import compact
+from engram.jobs import dropping, pools, registry, staging
 from engram.jobs.description import Description
 from engram.jobs.pools import JobPool, Record
 from engram.jobs.signals import Signals
@@ -160,7 +161,7 @@ def resume(
             )
         hooks = _hooks(held.description, signals, options)
         with contextlib.closing(held):
-            _check_idle(held)
+            pools.check_idle(held)
             record = held.record
             if record.step == "kept":
                 hooks.tell(f"all of it is out; {held.folder} stays for further jobs")
@@ -313,20 +314,33 @@ def _hooks(description: Description, signals: Signals, options: JobOptions) -> H
 def _begun(description: Description, hooks: Hooks) -> Iterator[JobPool]:
     """Give the job's pool, with its files not yet there, or as a killed job has left them."""
     staging.check_sources(description)
+    _expire(description, hooks)
     with contextlib.closing(pools.find_or_make(description)) as held:
-        _check_idle(held)
+        pools.check_idle(held)
         hooks.tell(f"the job's pool is {held.folder}")
+        _note(held, hooks)
         yield held
 
 
-def _check_idle(held: JobPool) -> None:
-    """See that the program of a job that was killed is not still there."""
-    record = held.record
-    if record.program and pools.began(record.program) == record.since:
-        raise BusyError(
-            f"the program of this job is still there: process {record.program}; end it, or wait "
-            f"for it, and call this again"
-        )
+def _expire(description: Description, hooks: Hooks) -> None:
+    """Drop this user's persistent pools on this node whose time is over, but for the job's own."""
+    expired = dropping.expire(pools.folder_of(description))
+    for pool in expired.dropped:
+        hooks.tell(f"the pool {pool.path} is dropped: its time was over, and all of it is outside")
+    for trouble in expired.left:
+        hooks.tell(f"{trouble.path}: {trouble.why}")
+
+
+def _note(held: JobPool, hooks: Hooks) -> None:
+    """Note where a pool lies that stays for further jobs, and that it is used now."""
+    name = held.description.reuse
+    if name is None:
+        return
+    try:
+        size = sum(one.capacity for one in held.description.backends)
+        registry.note(name, held.folder, size, held.description.expires)
+    except (OSError, EngramError) as error:
+        hooks.tell(f"`engram stage nodes {name}` will not find {held.folder}: {error}")
 
 
 def _refuse_ended(held: JobPool) -> None:
@@ -530,7 +544,9 @@ def _finish(
         return Ended(code, troubles, outcome.report, folder, whole=False)
     if held.description.reuse is not None:
         held.note(Record("kept", code))
+        _note(held, hooks)
         hooks.tell(f"the pool {folder} stays for further jobs")
+        _compact(held, hooks)
         return Ended(code, (), outcome.report, folder, whole=True)
     try:
         held.drop()
@@ -541,3 +557,18 @@ def _finish(
         )
         return Ended(code, (Trouble(str(folder), str(error)),), outcome.report, folder, whole=False)
     return Ended(code, (), outcome.report, None, whole=True)
+
+
+def _compact(held: JobPool, hooks: Hooks) -> None:
+    """Close a pool that stays, and make it small, and its files whole, unless somebody has it."""
+    held.close()
+    try:
+        done = compact(held.folder)
+    except BusyError:
+        return
+    except EngramError as error:
+        hooks.tell(f"the pool {held.folder} stays as large as it is: {error}")
+        return
+    if done.joined:
+        files = f"{done.joined} file" + (" lies" if done.joined == 1 else "s lie")
+        hooks.tell(f"{files} in one piece now in {held.folder}")

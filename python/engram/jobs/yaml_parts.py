@@ -14,6 +14,7 @@ from engram.errors import ArgumentError, FormatError
 from engram.extras import library
 
 _STR, _INT, _NULL = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "null"))
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _KINDS = {
     "str": "a text",
     "int": "a number",
@@ -143,6 +144,19 @@ class Node:
         if nbytes < least:
             self.refuse(f"{self.what} is {text!r}: at least {size.human(least)} are needed")
         return nbytes
+
+    def seconds(self) -> int:
+        """Give a time that is no moment but a length, in seconds, of at least one."""
+        if self._node.id != "scalar" or self._node.tag not in {_STR, _INT}:
+            self.refuse(f'{self.what} is {self._kind()}, and has to be a length of time, as "7d"')
+        text: str = self._node.value
+        said = re.fullmatch(r"([0-9]{1,9})\s*(s|min|h|d|w)", text)
+        if said is None or int(said[1]) == 0:
+            self.refuse(
+                f"{self.what} is {text!r}, and has to be a length of time: a whole number and one "
+                f"of s, min, h, d, w, as 12h or 7d"
+            )
+        return int(said[1]) * _SECONDS[said[2]]
 
     def _asked(self, read: Callable[[], int]) -> int:
         try:
