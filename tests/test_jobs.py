@@ -485,7 +485,7 @@ def test_files_lie_on_the_device_of_their_backend(place: Place) -> None:
     config = place.write(
         {"path": "in", "flags": "temporary", "backend": "c"}, backends=[near, small]
     )
-    with pytest.raises(engram.PoolFullError, match=r"'c' may hold 16\.0 MiB.*in"):
+    with pytest.raises(engram.PoolFullError, match=r"'c' may hold 16 MiB.*in"):
         engram.jobs.run(config, ["true"], front="run")
 
 

@@ -381,7 +381,7 @@ def test_a_stage_in_the_background(pool: engram.Pool, tree: Path) -> None:
 
 
 def test_a_job_starts_when_the_first_bytes_are_there(pool: engram.Pool, tree: Path) -> None:
-    words = ["--early", "1MiB", "--rate", "2MiB", "--name", "early", "--json"]
+    words = ["--early", "1MiB", "--rate", "768KiB", "--name", "early", "--json"]
     told = json.loads(command("in", pool.path, tree, *words).stdout)
     assert told["progress"]["nbytes"] >= MIB
     assert told["state"] == "running"
