@@ -112,7 +112,7 @@ def test_a_pool_that_is_gone_is_forgotten_on_its_own_node(
 def test_a_name_that_nobody_has_is_refused_with_those_there_are(place: Place) -> None:
     kept(place)
     with pytest.raises(engram.NotFoundError, match="there are weather; a job makes one"):
-        engram.jobs.nodes("wether")
+        engram.jobs.nodes("wind")
     (place.state / "pools/broken@n1@0").write_text('{"name": ')
     (place.state / "pools/empty@n1@0").touch()
     (place.state / "pools/.half@n1@0.7").write_text("{}")
@@ -163,8 +163,10 @@ def test_slurms_own_persistent_pools_are_told_too(
     here = registry.node()
     assert [one.node for one in engram.jobs.nodes("mesh")] == sorted([here, "n3"])
     of_slurm = next(one for one in engram.jobs.nodes("mesh") if one.node == "n3")
-    assert of_slurm == ("mesh", "n3", None, 20 << 30, None, None)
+    assert of_slurm == ("mesh", "n3", None, 20 << 30, None, None, True)
     assert run("stage", "nodes", "grid").out == "n5,n6\n"
+    with pytest.raises(engram.ArgumentError, match="'grid' is Slurm's: a job with the directive"):
+        engram.jobs.drop("grid")
     for name in ("soon", "running"):
         with pytest.raises(engram.NotFoundError):
             engram.jobs.nodes(name)
