@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shlex
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 ALICE = cluster.USERS[0]
 BOTH = ("--nodes=2", "--ntasks-per-node=1")
 NODES = ("n1", "n2")
+MANY = "for n in $(seq 4000); do echo $n >/p/out/$n; done"
+FEW = 40
 STEPS = ("measure", "begin", "end", "drop")
 
 
@@ -69,7 +72,7 @@ def gone(slurm: Cluster, job: str) -> None:
 class Job:
     """A job of two nodes, whose tasks each write a line of their own."""
 
-    def __init__(self, slurm: Cluster, name: str, *more: str) -> None:
+    def __init__(self, slurm: Cluster, name: str, *more: str, work: str = "true") -> None:
         self.slurm = slurm
         self.folder = slurm.tree(f"{name}-in", {"numbers": "3\n1\n2\n"})
         self.results = slurm.home(ALICE) / f"{name}-out"
@@ -79,7 +82,7 @@ class Job:
                 f"stage_in source={self.folder} dest=in",
                 f"stage_out source=out dest={self.results}",
             ],
-            on_each("mkdir -p /p/out && hostname | cat - /p/in/numbers >/p/out/said"),
+            on_each(f"mkdir -p /p/out && hostname | cat - /p/in/numbers >/p/out/said && {work}"),
             *BOTH,
             *more,
         )
@@ -102,20 +105,35 @@ class Job:
         assert self.brought() == set(NODES), self.slurm.output(self.id)
 
 
-def steps_on(slurm: Cluster, node: str, step: str) -> list[int]:
-    """Return the processes on a node that wait before a step of the helper."""
+def words_on(slurm: Cluster, node: str) -> dict[int, list[str]]:
+    """Return the command lines of this cluster's processes on a node."""
     pid = (slurm.folder / f"{node}.namespaces").read_text().strip()
     home = Path(f"/proc/{pid}/ns/uts").readlink()
-    found = []
+    found = {}
     for one in cluster.processes_of(slurm.folder.name):
         try:
             words = Path(f"/proc/{one}/cmdline").read_bytes().decode().split("\0")
             is_there = Path(f"/proc/{one}/ns/uts").readlink() == home
         except OSError:
             continue
-        if is_there and f"{slurm.folder}/conf/held" in words and words[-2:] == [step, ""]:
-            found.append(one)
+        if is_there:
+            found[one] = words[:-1]
     return found
+
+
+def steps_on(slurm: Cluster, node: str, step: str) -> list[int]:
+    """Return the processes on a node that wait before a step of the helper."""
+    held = f"{slurm.folder}/conf/held"
+    there = words_on(slurm, node)
+    return [pid for pid, words in there.items() if held in words and words[-1] == step]
+
+
+def kill_work_on(slurm: Cluster, node: str) -> None:
+    """Kill the helper of a node, and the stage that it has begun."""
+    for pid, words in words_on(slurm, node).items():
+        if {"engram", "engram.slurm"} & set(words):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def kill_on(slurm: Cluster, node: str, step: str, others: Sequence[str] = NODES) -> None:
@@ -239,10 +257,17 @@ def test_a_helper_that_is_killed_on_one_node_is_gone_on_with(slurm: Cluster) -> 
     job.wait_until_brought()
 
 
-def test_results_of_a_node_whose_helper_is_killed_are_left_there(slurm: Cluster) -> None:
+@pytest.mark.parametrize("when", ["before", "amid"])
+def test_results_of_a_node_whose_helper_is_killed_are_left_there(slurm: Cluster, when: str) -> None:
     slurm.hold("end")
-    job = Job(slurm, "killed-out")
-    kill_on(slurm, "n2", "end")
+    job = Job(slurm, f"killed-{when}", work=MANY if when == "amid" else "true")
+    if when == "before":
+        kill_on(slurm, "n2", "end")
+    else:
+        slurm.release("end")
+        wait_for("copies", lambda: len(list(job.results.glob("n2/*"))) > FEW)
+        kill_work_on(slurm, "n2")
+        assert not (job.results / "n2/MANIFEST.engram").exists(), "it was too late"
     wait_for("left", lambda: slurm.state_of(job.id).get("stage") == "left")
     text = slurm.state_of(job.id)["text"]
     assert "on n2: Killed" in text
