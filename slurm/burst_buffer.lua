@@ -36,6 +36,7 @@ local VALUES = {
 local OVER = { "CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "DEADLINE" }
 local UNITS = { k = 1, m = 2, g = 3, t = 4, p = 5 }
 local UNCOUNTED = 2 ^ 50 -- Slurm knows no pool without a size
+local NAMED = 3 -- so many nodes that have failed are named
 local UID_FIRST = 2302 -- since Slurm 23.02 a look at the status says who looks
 
 -- A refusal is an error with a table: its text is for the user, and has no place in this file.
@@ -347,7 +348,7 @@ local function have_done(conf, job, facts, plan, verb, pools, settled)
    os.execute(string.format("%sflock %s.lock sh -c %s", verb == "drop" and "setsid " or "", files,
       quoted(work)))
    os.remove(conf.state .. "/job-" .. job .. "." .. verb .. ".list")
-   local failed
+   local failed, more = {}, ""
    for _, each in ipairs(stems) do
       local said = pairs_of(content(each.stem .. ".out"))
       local code = (content(each.stem .. ".rc") or "none"):match("%w+")
@@ -357,13 +358,19 @@ local function have_done(conf, job, facts, plan, verb, pools, settled)
       if said.text and said.text ~= "" then sum.text = said.text end
       if code ~= "0" then
          local last = (content(each.stem .. ".err") or ""):match("([^\n]+)%s*$")
-         failed = string.format("on %s: %s", each.node, said.text or last or "status " .. code)
+         failed[#failed + 1] = string.format("on %s: %s", each.node,
+            said.text ~= "" and said.text or last or "status " .. code)
       end
       for _, ending in ipairs({ ".plan", ".out", ".err", ".rc" }) do
          os.remove(each.stem .. ending)
       end
    end
-   if failed then refuse("%s", failed) end
+   if #failed > NAMED then
+      more = string.format("; and on %d more", #failed - NAMED)
+   end
+   if #failed > 0 then
+      refuse("%s%s", table.concat(failed, "; ", 1, math.min(#failed, NAMED)), more)
+   end
    return sum
 end
 
@@ -681,6 +688,11 @@ function bb.job_teardown(job, _, hurry)
    return text
 end
 
+-- The nodes of a row, as --nodelist takes them.
+local function listed(facts)
+   return ((facts.nodes or ""):gsub(" ", ","))
+end
+
 local function rows(conf, who, prefix, row)
    local found = {}
    for _, name in ipairs(remembered(conf, prefix)) do
@@ -703,11 +715,11 @@ function bb.get_status(...)
       who and "TEXT" or "") }
    -- An older Slurm does not say who looks: then nobody sees what the sentences name.
    for _, line in ipairs(rows(conf, who, "job", function(job, facts)
-      return form:format(job, facts.uid, facts.stage or "", facts.nodes or "", facts.files or "0",
+      return form:format(job, facts.uid, facts.stage or "", listed(facts), facts.files or "0",
          facts.bytes or "0", facts.since or "", who and facts.text or "")
    end)) do lines[#lines + 1] = line end
    for _, line in ipairs(rows(conf, who, "pool", function(_, facts)
-      return form:format(facts.job, facts.uid, "persistent", facts.nodes, "", facts.capacity, "",
+      return form:format(facts.job, facts.uid, "persistent", listed(facts), "", facts.capacity, "",
          who and facts.name or "")
    end)) do lines[#lines + 1] = line end
    return table.concat(lines, "\n") .. "\n"

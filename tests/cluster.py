@@ -1,7 +1,8 @@
 """A Slurm of one's own, in a temporary folder: munged, slurmctld and slurmd, no system daemon.
 
 Each node is a slurmd with a host name of its own. Several have a file system below `base` each, and
-a command gets to one through its namespaces, as it would by ssh.
+an address in a network that nobody else sees, if there can be one. A command gets to a node through
+its namespaces, as it would by ssh.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ PATIENCE_S = 90.0
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 CONF = """
 ClusterName=engram
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={ports[0]}
 SlurmUser=root
 AuthType=auth/munge
@@ -76,6 +77,19 @@ PropagateResourceLimits=NONE
 {more}
 PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=60
 """
+
+NETWORK = "10.213.77"
+"""The network of several nodes: the controller is .1, the first node .11."""
+SWITCH = f"""
+ip link set lo up && ip link add bridge type bridge && ip link set bridge up &&
+ip address add {NETWORK}.1/24 dev bridge && touch {{ready}} && exec sleep infinity
+"""
+"""What the process does whose network the controller has."""
+ADDRESS = f"""
+ip link set lo up && until ip link set wire up 2>/dev/null; do sleep 0.05; done &&
+ip address add {NETWORK}.{{number}}/24 dev wire &&
+"""
+"""What a node does when it has got its end of a wire."""
 
 HELD = """#!/bin/sh
 for verb; do :; done
@@ -127,6 +141,16 @@ def install() -> str:
         if ours:
             policy.unlink()
     return ""
+
+
+@cache
+def has_networks() -> bool:
+    """Whether nodes can have networks of their own here."""
+    line = "ip link add bridge type bridge && ip link add n1 type veth peer name wire"
+    tried = ["unshare", "-n", "sh", "-c", line]
+    return (
+        subprocess.run(tried, capture_output=True, check=False, env=environment()).returncode == 0
+    )
 
 
 @cache
@@ -249,6 +273,7 @@ class Cluster:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.base = PLACES[1] / self.folder.name
         self.nodes = [f"n{number + 1}" for number in range(nodes)]
+        self.has_networks = nodes > 1 and has_networks()
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._make_folders()
         self._write_conf(burst_buffer=burst_buffer)
@@ -256,6 +281,8 @@ class Cluster:
 
     def __enter__(self) -> Self:
         try:
+            if self.has_networks:
+                self._start_switch()
             self._start_munged()
             self.start_slurmctld()
             for node in self.nodes:
@@ -292,8 +319,9 @@ class Cluster:
 
     def _make_folders(self) -> None:
         self.folder.chmod(0o755)
-        for name in ("munge", "state", "spool", "conf", "home"):
+        for name in ("munge", "state", "spool", "conf", "home", "registry"):
             (self.folder / name).mkdir()
+        (self.folder / "registry").chmod(0o1777)
         self.base.mkdir()
         self.base.chmod(0o1777)
         for user in USERS:
@@ -304,7 +332,7 @@ class Cluster:
     def _write_conf(self, *, burst_buffer: bool) -> None:
         self.ports = _free_ports(1 + len(self.nodes))
         more = "\n".join(
-            f"NodeName={node} NodeAddr=127.0.0.1 Port={port} CPUs=8"
+            f"NodeName={node} NodeAddr={self.address(node)} Port={port} CPUs=8"
             for node, port in zip(self.nodes, self.ports[1:], strict=True)
         )
         conf = self.folder / "conf"
@@ -319,6 +347,7 @@ class Cluster:
             more += f"\nTaskProlog={conf}/task-prolog"
         text = CONF.format(
             host=socket.gethostname().split(".")[0],
+            address=f"{NETWORK}.1" if self.has_networks else "127.0.0.1",
             ports=self.ports,
             folder=self.folder,
             more=more,
@@ -332,7 +361,8 @@ class Cluster:
             shutil.copy(path, conf)
         if script:
             (conf / "burst_buffer.lua").write_text(script, encoding="utf-8")
-        helper = f"{conf}/held env PYTHONPATH={PACKAGES_OF_PYTHON} {python()} -P -m engram.slurm"
+        has = f"PYTHONPATH={PACKAGES_OF_PYTHON} ENGRAM_STATE={self.folder}/registry"
+        helper = f"{conf}/held env {has} {python()} -P -m engram.slurm"
         (conf / "held").write_text(HELD.format(folder=self.folder), encoding="ascii")
         (conf / "held").chmod(0o755)
         said = {
@@ -347,13 +377,44 @@ class Cluster:
         lines = "".join(f"{key} = {value}\n" for key, value in said.items())
         (conf / "engram.conf").write_text(lines, encoding="utf-8")
         enter = f'#!/bin/sh\npid=$(cat {self.folder}/$1.namespaces)\nshift\nexec nsenter -t "$pid" '
-        (conf / "enter").write_text(f'{enter} -m -u -- "$@"\n', encoding="ascii")
+        net = " -n" if self.has_networks else ""
+        (conf / "enter").write_text(f'{enter} -m -u{net} -- "$@"\n', encoding="ascii")
         (conf / "enter").chmod(0o755)
 
     @property
     def env(self) -> dict[str, str]:
         """Return the environment in which this cluster's programs work."""
-        return environment(SLURM_CONF=f"{self.folder}/conf/slurm.conf")
+        return environment(
+            SLURM_CONF=f"{self.folder}/conf/slurm.conf", ENGRAM_STATE=f"{self.folder}/registry"
+        )
+
+    def address(self, node: str) -> str:
+        """Return the address of a node."""
+        return f"{NETWORK}.{11 + self.nodes.index(node)}" if self.has_networks else "127.0.0.1"
+
+    @property
+    def _in_network(self) -> list[str]:
+        """Return what stands before a command that is to reach the controller."""
+        return ["nsenter", f"--net={self._network()}", "--"] if self.has_networks else []
+
+    def _network(self) -> str:
+        return f"/proc/{self.daemons['switch'].pid}/ns/net"
+
+    def _start_switch(self) -> None:
+        """Start the process whose network the controller has: it goes with it."""
+        ready = self.folder / "switch.ready"
+        line = SWITCH.format(ready=ready)
+        self._start("switch", "unshare", "-n", "sh", "-c", line)
+        wait_for("a network", ready.exists)
+
+    def _wire(self, node: str) -> None:
+        """Lay a wire from the controller's network to that of a node."""
+        place = self.folder / f"{node}.namespaces"
+        wait_for(f"{node} has its namespaces", lambda: place.exists() and place.read_text())
+        pid = place.read_text().strip()
+        ends = ["type", "veth", "peer", "name", "wire", "netns", pid]
+        for words in (["add", node, *ends], ["set", node, "master", "bridge", "up"]):
+            subprocess.run([*self._in_network, "ip", "link", *words], check=True, env=self.env)
 
     def _start(self, name: str, *command: str) -> None:
         with (self.folder / f"{name}.out").open("ab") as out:
@@ -372,7 +433,8 @@ class Cluster:
 
     def start_slurmctld(self) -> None:
         """Start slurmctld, and wait until it answers."""
-        self._start("slurmctld", "slurmctld", "-D", "-f", f"{self.folder}/conf/slurm.conf")
+        conf = f"{self.folder}/conf/slurm.conf"
+        self._start("slurmctld", *self._in_network, "slurmctld", "-D", "-f", conf)
         wait_for("slurmctld answering", lambda: "UP" in self.run("scontrol", "ping"))
 
     def stop_slurmctld(self) -> None:
@@ -386,6 +448,8 @@ class Cluster:
 
     def _start_slurmd(self, node: str) -> None:
         apart = ["-m"] if len(self.nodes) > 1 else []
+        apart += ["-n"] if self.has_networks else []
+        number = 11 + self.nodes.index(node)
         mount = f"mount -t tmpfs -o mode=1777 {PREFIX} {self.base} && " if apart else ""
         conf = self.folder / "conf/slurm.conf"
         (self.folder / "spool" / node).mkdir()
@@ -393,14 +457,23 @@ class Cluster:
             node,
             *("unshare", "-u", *apart, "sh", "-c"),
             f"{mount}hostname {node} && echo $$ >{self.folder}/{node}.namespaces && "
-            f"exec slurmd -D -f {conf}",
+            + (ADDRESS.format(number=number) if self.has_networks else "")
+            + f"exec slurmd -D -f {conf}",
+        )
+        if self.has_networks:
+            self._wire(node)
+
+    def on(self, node: str, *command: str, user: str = "") -> str:
+        """Run a program on a node, and return what it says."""
+        return self.run(
+            f"{self.folder}/conf/enter", node, *(as_user(user, *command) if user else command)
         )
 
     def run(self, *command: str, user: str = "", cwd: Path | None = None) -> str:
         """Run a program of Slurm's, and return what it says."""
         line = as_user(user, *command) if user else list(command)
         done = subprocess.run(
-            line,
+            [*self._in_network, *line],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -112,7 +112,7 @@ def test_a_pool_that_is_gone_is_forgotten_on_its_own_node(
 def test_a_name_that_nobody_has_is_refused_with_those_there_are(place: Place) -> None:
     kept(place)
     with pytest.raises(engram.NotFoundError, match="there are weather; a job makes one"):
-        engram.jobs.nodes("wether")
+        engram.jobs.nodes("wind")
     (place.state / "pools/broken@n1@0").write_text('{"name": ')
     (place.state / "pools/empty@n1@0").touch()
     (place.state / "pools/.half@n1@0.7").write_text("{}")
@@ -163,8 +163,10 @@ def test_slurms_own_persistent_pools_are_told_too(
     here = registry.node()
     assert [one.node for one in engram.jobs.nodes("mesh")] == sorted([here, "n3"])
     of_slurm = next(one for one in engram.jobs.nodes("mesh") if one.node == "n3")
-    assert of_slurm == ("mesh", "n3", None, 20 << 30, None, None)
+    assert of_slurm == ("mesh", "n3", None, 20 << 30, None, None, True)
     assert run("stage", "nodes", "grid").out == "n5,n6\n"
+    with pytest.raises(engram.ArgumentError, match="'grid' is Slurm's: a job with the directive"):
+        engram.jobs.drop("grid")
     for name in ("soon", "running"):
         with pytest.raises(engram.NotFoundError):
             engram.jobs.nodes(name)
@@ -199,7 +201,7 @@ def test_a_pool_whose_files_are_outside_is_dropped(place: Place) -> None:
     assert run("stage", "nodes", "weather").code == engram.NotFoundError.exit_code
 
 
-@pytest.mark.parametrize("how", ["gone", "other", "changed", "link", "array", "tag"])
+@pytest.mark.parametrize("how", ["gone", "other", "cut", "changed", "link", "array", "tag"])
 def test_what_would_be_lost_with_a_pool_is_named(place: Place, how: str) -> None:
     np.savez(place.root / "grid.npz", T=np.arange(12, dtype="f4"))
     array = {"path": "grid.npz", "flags": "persistent", "type": "array"}
@@ -211,6 +213,10 @@ def test_what_would_be_lost_with_a_pool_is_named(place: Place, how: str) -> None
         (place.results / "out/r").unlink()
     elif how == "other":
         (place.results / "out/r").write_text("y\n")
+    elif how == "cut":
+        about = (place.results / "out/r").stat()
+        os.truncate(place.results / "out/r", 1)
+        os.utime(place.results / "out/r", ns=(about.st_atime_ns, about.st_mtime_ns))
     elif how == "link":
         lost = "out/link"
         (place.results / lost).unlink()
@@ -310,6 +316,25 @@ def test_the_next_job_drops_pools_whose_time_is_over(
     assert f"the pool {weather} is dropped: its time was over, and all of it is outside" in said
     assert place.pool() is not None, "grid"
     assert engram.jobs.drop("grid")
+
+
+def test_the_time_of_a_pool_begins_when_its_job_ends(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring_out = staging.bring_out
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        noted = engram.jobs.nodes("weather")
+        assert noted[0].used is not None, "it is known while the job runs, too"
+        later(monkeypatch, HOUR)
+        return bring_out(*arguments, **options)
+
+    monkeypatch.setattr(staging, "bring_out", slowly)
+    begun = time.time()
+    kept(place, expires="12h")
+    noted = engram.jobs.nodes("weather")[0]
+    assert (noted.used or 0) >= begun + HOUR - 1
+    assert noted.expires == (noted.used or 0) + 12 * HOUR
 
 
 def test_a_job_keeps_its_own_pool_though_its_time_is_over(

@@ -12,6 +12,8 @@ import pytest
 import cluster
 import engram
 from cluster import Cluster
+from engram.jobs import registry
+from engram.slurm import work
 from engram.slurm.folder import prepare
 from engram.slurm.plan import Asked, Plan, RefusedError, of_comment
 from native import ROOT
@@ -146,13 +148,14 @@ def test_the_table_shows_users_what_is_theirs(
     (site / "state").mkdir()
     for number, (job, uid) in enumerate((("4711", "5"), ("4712", "9")), 1):
         (site / f"state/job-{job}").write_text(
-            f"uid = {uid}\nstage = left\ntext = secret-{number}\n"
+            f"uid = {uid}\nstage = left\nnodes = n1 n2\ntext = secret-{number}\n"
         )
     (site / "scontrol").write_text(f"#!/bin/sh\necho {version}\n")
     (site / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", f"{site}:{os.environ['PATH']}")
     table = call(site, "get_status", *asks)
     assert {word: word in table for word in sees} == sees
+    assert " n1,n2 " in table
 
 
 def test_what_slurm_has_given_up_is_torn_down_with_the_next_job(
@@ -177,6 +180,49 @@ def test_what_slurm_has_given_up_is_torn_down_with_the_next_job(
     assert call(site, "setup", "8", "5", "60", "engram", "0", str(script)) == "0 "
     there = {path.name for path in state.glob("job-?")}
     assert there == {"job-3", "job-4", "job-6", "job-8"}, "6 is one that Slurm did not answer for"
+
+
+def test_the_nodes_on_which_a_step_fails_are_named(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site / "state").mkdir()
+    (site / "state/job-7").write_text("uid = 5\ngid = 60\nstage = planned\n")
+    (site / "state/job-7.script").write_text(f"#!/bin/sh\n#BB_LUA {JOB}\n")
+    answer = "JobId=7 NodeList=n1,n2,n3,n4,n5 Restarts=0"
+    (site / "scontrol").write_text(f"#!/bin/sh\necho '{answer}'\n")
+    (site / "runner").write_text('#!/bin/sh\ntest $1 = n2 || { echo "no $1" >&2; exit 3; }\n')
+    for name in ("scontrol", "runner"):
+        (site / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{site}:{os.environ['PATH']}")
+    (site / "engram.conf").write_text(
+        f"state = {site}/state\nrunner = {site}/runner {{node}} {{command}}\n"
+    )
+    said = call(site, "pre_run", "7", "script", "5", "60")
+    assert said == "-1 on n1: no n1; on n3: no n3; on n4: no n4; and on 1 more"
+
+
+def test_a_persistent_pool_is_noted_for_its_user(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_STATE", str(home / "notes"))
+    monkeypatch.setattr(registry, "_of_slurm", list)
+    asked = Asked("mesh", 8 << 20, "")
+    plan = plan_of(asked, home, os.geteuid())
+    prepare(plan, asked)
+    work.begin(plan)
+    found = engram.jobs.nodes("mesh")
+    assert [(one.path, one.size, one.is_slurms) for one in found] == [
+        (plan.pool("mesh"), 8 << 20, True)
+    ]
+    with pytest.raises(engram.ArgumentError, match="destroy_persistent name=mesh` ends it"):
+        engram.jobs.drop("mesh", force=True)
+    assert engram.jobs.expire() == ((), ())
+    work.drop(plan)
+    assert not list((home / "notes/pools").iterdir())
+    (home / "notes").rename(home / "elsewhere")
+    (home / "notes").touch()
+    work.begin(plan)
+    work.drop(plan)
 
 
 def test_a_comment_asks_for_a_pool() -> None:

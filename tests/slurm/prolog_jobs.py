@@ -1,4 +1,4 @@
-"""Jobs whose pool Slurm's Prolog makes, and jobs of two nodes: `make slurm`."""
+"""Jobs whose pool Slurm's Prolog makes: `make slurm`."""
 
 from __future__ import annotations
 
@@ -53,6 +53,23 @@ def test_the_prolog_makes_what_a_comment_asks_for() -> None:
         wait_for("no node drained", lambda: slurm.states() == {"idle"})
 
 
+def test_the_prolog_makes_a_pool_on_each_node() -> None:
+    with Cluster(nodes=2, burst_buffer=False) as slurm:
+        folder = slurm.tree("in", {"numbers": "3\n1\n2\n"})
+        results = slurm.home(ALICE) / "out"
+        asked = f"engram capacity=32M stage_in={folder}:in stage_out=out:{results}"
+        script = "mkdir /p/out && hostname | cat - /p/in/numbers >/p/out/said"
+        work = f"srun {in_pool(script)}"
+        job = slurm.submit([], work, f"--comment={asked}", "--nodes=2", "--ntasks-per-node=1")
+        slurm.wait(job, "COMPLETED")
+        wait_for("brought", lambda: len(list(results.glob("*/MANIFEST.engram"))) == 2)
+        for node in slurm.nodes:
+            assert (results / node / "said").read_text() == f"{node}\n3\n1\n2\n"
+            assert engram.stage.verify(results / node).troubles == ()
+        wait_for("gone", lambda: not any(slurm.on(n, "ls", str(slurm.base)) for n in slurm.nodes))
+        wait_for("no node drained", lambda: slurm.states() == {"idle"})
+
+
 def test_what_a_killed_run_left_is_cleared() -> None:
     makes = "import cluster, time\nwith cluster.Cluster() as c:\n print(c.folder, flush=True)\n "
     with subprocess.Popen(
@@ -68,28 +85,3 @@ def test_what_a_killed_run_left_is_cleared() -> None:
     cluster.clear_what_killed_runs_left(older_than_s=0)
     assert not folder.exists()
     assert not cluster.processes_of(folder.name)
-
-
-def test_each_node_of_a_job_has_its_pool() -> None:
-    with Cluster(nodes=2) as slurm:
-        folder = slurm.tree("in", {"numbers": "3\n1\n2\n"})
-        results = slurm.home(ALICE) / "out"
-        run = f"srun {cluster.python()} -P -m engram run -p $ENGRAM_POOL=/p -- sh -c"
-        job = slurm.submit(
-            [
-                "pool=engram capacity=32M",
-                f"stage_in source={folder} dest=in",
-                f"stage_out source=out dest={results}",
-            ],
-            f"{run} 'mkdir /p/out && hostname | cat - /p/in/numbers >/p/out/said'",
-            "--nodes=2",
-            "--ntasks-per-node=1",
-        )
-        slurm.wait(job, "COMPLETED")
-        wait_for("brought", lambda: len(list(results.glob("*/MANIFEST.engram"))) == 2)
-        for node in ("n1", "n2"):
-            assert (results / node / "said").read_text() == f"{node}\n3\n1\n2\n"
-            assert engram.stage.verify(results / node).troubles == ()
-        wait_for("forgotten", lambda: not slurm.state_of(job))
-        assert "2 files" not in slurm.bbstat()
-        assert slurm.states() == {"idle"}

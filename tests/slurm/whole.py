@@ -34,7 +34,7 @@ def main() -> int:
         chosen.bench.write_text(json.dumps(found, indent=1) + "\n", encoding="ascii")
         sys.stdout.write(f"an empty job starts {found['more']} s later: {found['medians']} s\n")
         return 0
-    files = [str(HERE / name) for name in ("jobs.py", "prolog_jobs.py")]
+    files = [str(HERE / name) for name in ("jobs.py", "nodes_jobs.py", "prolog_jobs.py")]
     line = [sys.executable, "-m", "pytest", "-q", *files, *others]
     return subprocess.run(line, check=False).returncode
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engram.errors import BusyError, EngramError, NotFoundError, PoolNotFoundError
+from engram.errors import ArgumentError, BusyError, EngramError, NotFoundError, PoolNotFoundError
 from engram.jobs import arrays, pools, registry, tags
 from engram.jobs.description import Description, is_below
 from engram.jobs.pools import STAGES, JobPool
@@ -58,6 +58,8 @@ def drop(name: str, *, force: bool = False) -> list[DroppedPool]:
     BusyError
         If files would be lost, which are named; or if a process has the pool open, or a job of it
         is under way.
+    ArgumentError
+        If it is a persistent pool of Slurm's.
 
     """
     found = [pool for pool in registry.here() if pool.name == name]
@@ -65,7 +67,10 @@ def drop(name: str, *, force: bool = False) -> list[DroppedPool]:
     if not found and (usual / POOL_FILE).exists():  # whoever made it could not note it
         found = [PersistentPool(name, registry.node(), usual, 0, None, None)]
     if not found:
-        where = ", ".join(sorted({pool.node for pool in registry.nodes(name)}))
+        elsewhere = registry.nodes(name)
+        for pool in elsewhere:
+            _refuse_slurms(pool)
+        where = ",".join(dict.fromkeys(pool.node for pool in elsewhere))
         raise NotFoundError(
             f"no persistent pool {name!r} lies on this node, which is {registry.node()}, but on "
             f"{where}: drop it there, as by `srun --nodelist={where} engram job --drop {name}`"
@@ -80,8 +85,9 @@ def expire(but: Path | None = None) -> Expired:
     files that are not outside stays, and is in `left`.
     """
     dropped, left = [], []
+    kept = None if but is None else but.resolve()
     for pool in registry.here():
-        if not pool.expired or pool.path == but:
+        if not pool.expired or (pool.path is not None and pool.path.resolve() == kept):
             continue
         try:
             dropped.append(_dropped(pool, force=False))
@@ -96,6 +102,7 @@ def expire(but: Path | None = None) -> Expired:
 
 def _dropped(pool: PersistentPool, *, force: bool) -> DroppedPool:
     """Drop a pool of this node unless something would be lost, or give it up by force."""
+    _refuse_slurms(pool)
     place = pool.path or Path()
     described = pools.described(place)
     if described is None:
@@ -117,6 +124,14 @@ def _dropped(pool: PersistentPool, *, force: bool) -> DroppedPool:
     finally:
         held.close()
     return DroppedPool(pool.name, place, lost)
+
+
+def _refuse_slurms(pool: PersistentPool) -> None:
+    if pool.is_slurms:
+        raise ArgumentError(
+            f"the persistent pool {pool.name!r} is Slurm's: a job with the directive "
+            f"`#BB_LUA destroy_persistent name={pool.name}` ends it"
+        )
 
 
 def _refuse_loss(pool: PersistentPool, lost: tuple[str, ...], way: str, *, force: bool) -> None:

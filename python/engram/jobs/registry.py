@@ -43,6 +43,8 @@ class PersistentPool(NamedTuple):
     """When a job had it last, in seconds since 1970; None: nobody has noted it."""
     expires: float | None
     """From when on it is not wanted any more, in seconds since 1970; None: it does not expire."""
+    is_slurms: bool = False
+    """Whether it is a persistent pool of Slurm's, which its own directives make and end."""
 
     @property
     def expired(self) -> bool:
@@ -72,6 +74,7 @@ class _Entry(NamedTuple):
                 int(said["size"]),
                 float(said["used"]),
                 None if expires is None else float(expires),
+                said.get("is_slurms") is True,
             )
             return cls(file, str(said["host"]), int(said["user"]), pool)
         except (OSError, ValueError, KeyError, TypeError):
@@ -103,7 +106,14 @@ def node() -> str:
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
 
 
-def note(name: str, place: Path, size: int, lifetime: int | None = None) -> None:
+def note(
+    name: str,
+    place: Path,
+    size: int,
+    lifetime: int | None = None,
+    *,
+    is_slurms: bool = False,
+) -> None:
     """Note that a pool lies here, is used now, and is wanted for so many seconds from now on.
 
     Raises
@@ -122,6 +132,7 @@ def note(name: str, place: Path, size: int, lifetime: int | None = None) -> None
         "size": size,
         "used": now,
         "expires": None if lifetime is None else now + lifetime,
+        "is_slurms": is_slurms,
     }
     where = folder()
     where.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -162,8 +173,8 @@ def nodes(name: str) -> list[PersistentPool]:
         subprocess.run(["sbatch", f"--nodelist={where}", "job.sh"])
 
     Those are this user's pools that jobs have kept whose description says `reuse`, and the
-    persistent pools of Slurm, if there is a Slurm that tells them. What was noted of a pool of this
-    node that is gone is not told, and forgotten.
+    persistent pools of Slurm that were noted when they were made, or that Slurm tells. What was
+    noted of a pool of this node that is gone is not told, and forgotten.
 
     Raises
     ------
@@ -223,7 +234,7 @@ def _of_slurm() -> list[PersistentPool]:
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return []
     return [
-        PersistentPool(name, each, None, int(size), None, None)
+        PersistentPool(name, each, None, int(size), None, None, is_slurms=True)
         for user, listed, size, name in _SLURMS.findall(done.stdout)
         if int(user) == os.geteuid()
         for each in filter(None, _SEVERAL.split(listed))

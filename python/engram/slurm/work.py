@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from engram.errors import BusyError, EngramError, PoolNotFoundError
+from engram.jobs import registry
 from engram.pool import create, destroy
 from engram.pool import open as open_pool
 from engram.size import human
@@ -77,6 +79,7 @@ def _be_user_and_end(plan: Plan, task: Callable[[Plan], Done], writing: int) -> 
         os.setgid(plan.gid)
         os.setuid(plan.uid)
         os.chdir("/")
+        os.environ.pop("XDG_STATE_HOME", None)  # root's
         os.environ.update(HOME=user.pw_dir, USER=user.pw_name, LOGNAME=user.pw_name)
         try:
             answer: tuple[str, Done] = ("", task(plan))
@@ -118,6 +121,9 @@ def begin(plan: Plan) -> Done:
             if not pool.exists():
                 devices = [plan.devdax] if asked.mode == "devdax" else []
                 create(pool, size=asked.capacity, devices=devices, mode=0o700).close()
+        if asked.name:
+            with contextlib.suppress(OSError):  # a user without a home can have pools, too
+                registry.note(asked.name, pool, asked.capacity, is_slurms=True)
     done = Done()
     for copy in plan.into:
         _see_its_kind(copy)
@@ -164,6 +170,7 @@ def drop(plan: Plan) -> Done:
             continue
         with alone(folder, BUSY_S):
             _destroy(plan.pool(asked.name))
+            registry.forget(plan.pool(asked.name))
             for path in folder.iterdir():
                 if path.is_mount():
                     continue
