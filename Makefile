@@ -51,7 +51,7 @@ POSIX_SUITES := target/tools/bin/pjdfstest target/tools/bin/fsx
 posix-suites: $(BIN)/.built $(BIN)/.native $(POSIX_SUITES) ## pjdfstest, fsx, names (half an hour)
 	$(call step,Running suites of file systems on mounts,$(BIN)/python tests/posix/suites.py $(ARGS))
 
-slurm: $(BIN)/.built ## Jobs of a real Slurm (10 minutes; ARGS="--bench FILE": how late one starts)
+slurm: $(BIN)/.built ## Jobs of a real Slurm (15 minutes; ARGS="--bench FILE": how late one starts)
 	$(call step,Running jobs of a Slurm of its own,$(BIN)/python tests/slurm/whole.py $(ARGS))
 
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
