@@ -72,6 +72,43 @@ def test_wrong_requests_have_their_numbers(program: Path, place: Path) -> None:
     assert run(program, env=settings).split()[2:4] == ["-2", "-2"]
 
 
+def test_what_is_unloaded_is_gone_if_it_is_safe(program: Path, place: Path) -> None:
+    data = place / "root/data"
+    (data / "deep").mkdir()
+    (data / "deep/file").write_text("deep\n", encoding="utf-8")
+    (data / "link").symlink_to("late")
+    (place / "short").symlink_to("root")
+    with engram.create(place / "pool", size="16 MiB", force=True) as pool:
+        settings = {"ENGRAM_POOL": str(place / "pool"), "ENGRAM_ROOT": str(place / "short")}
+
+        def asked(verb: str, path: str) -> int:
+            return int(run(program, verb, place / path, env=settings))
+
+        # Through the link or not, a file that nobody has changed goes.
+        for path in ("root/data/late", "short/data/late", "root/data/deep", "root/data/link"):
+            assert asked("load", path) == 0
+            inside = path.partition("/")[2]
+            assert inside in pool, path
+            assert asked("unload", path) == 0
+            assert inside not in pool, path
+        assert (data / "link").is_symlink()
+        # Changed on both sides: the newer one outside stays, and so does the one in the pool.
+        assert asked("load", "root/data/late") == 0
+        with pool.open_file("data/late", "ab") as file:
+            file.write(b"inside\n")
+        later = (data / "late").stat().st_mtime_ns + 10_000_000_000
+        (data / "late").write_text("outside\n", encoding="utf-8")
+        os.utime(data / "late", ns=(later, later))
+        assert asked("unload", "root/data/late") == -15
+        assert bytes(pool["data/late"][:]) == b"line\ninside\n"
+        assert (data / "late").read_text(encoding="utf-8") == "outside\n"
+        # What the job has made comes to a place where nothing was.
+        with pool.open_file("data/made", "wb") as file:
+            file.write(b"made\n")
+        assert asked("unload", "short/data/made") == 0
+        assert (data / "made").read_text(encoding="utf-8") == "made\n"
+
+
 def test_a_program_of_echofs_runs_as_it_is(prefix: Path, place: Path, tmp_path: Path) -> None:
     source = os.environ.get("ECHOFS_SRC")
     if source is None:

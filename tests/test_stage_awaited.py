@@ -35,6 +35,23 @@ except Alarm:
 """
 
 
+EACH = """
+import sys, threading
+missed = []
+def look(paths):
+    for path in paths:
+        try:
+            open(path).close()
+        except OSError as error:
+            missed.append(f"{path}: {error}")
+paths = [f"{sys.argv[1]}/{number:03}" for number in range(int(sys.argv[2]))]
+threads = [threading.Thread(target=look, args=[paths[at::8]]) for at in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(missed[:3] if missed else "all")
+"""
+
+
 class Front:
     """A pool as programs see it."""
 
@@ -91,7 +108,7 @@ def early(pool: engram.Pool, tree: Path, *words: str) -> int:
         "--order",
         "smallest",
         "--files-per-second",
-        "4",
+        "1",
         "--name",
         "early",
         *words,
@@ -109,6 +126,7 @@ def test_an_open_waits_for_what_is_on_its_way(front: Front, pool: engram.Pool, t
     assert "No such file" in said(absent), "what is not on its way is not waited for"
     with pytest.raises(engram.BusyError, match="on its way"):
         pool.open_file(f"in/deep/f{FILES - 1}")
+    engram.stage.set_rate(pool, "early")
     assert said(waiting) == f"file {FILES - 1}\n"
     # Programs may append as soon as it is there, and what they remove is gone.
     appended = front.begin("sh", "-c", f"echo more >>{last} && cat {last} && rm {last}; cat {last}")
@@ -151,11 +169,13 @@ def test_a_signal_ends_the_wait(front: Front, pool: engram.Pool, tree: Path) -> 
 def test_a_stage_that_nobody_awaits_tells_nothing(
     front: Front, pool: engram.Pool, tree: Path
 ) -> None:
-    slowly = {"files_per_second": 4, "order": "smallest"}
-    with engram.stage.begin_in(pool, {str(tree): "in"}, **slowly) as stage:
+    with engram.stage.begin_in(
+        pool, {str(tree): "in"}, files_per_second=1, order="smallest"
+    ) as stage:
         while stage.progress().files < 1:
             time.sleep(0.01)
         assert "No such file" in said(front.begin("cat", str(front.folder / "in/z")))
+        stage.set_rate(None)
 
 
 def test_what_early_means_is_checked(pool: engram.Pool, tree: Path) -> None:
@@ -166,3 +186,74 @@ def test_what_early_means_is_checked(pool: engram.Pool, tree: Path) -> None:
         )
         assert done.returncode == engram.ArgumentError.exit_code, done.stderr
         assert wrong in done.stderr
+
+
+def many(folder: Path, count: int) -> Path:
+    """Make a folder with so many files."""
+    folder.mkdir(parents=True)
+    for number in range(count):
+        (folder / f"{number:03}").write_text(str(number), encoding="utf-8")
+    return folder
+
+
+def test_each_file_is_found_at_the_moment_it_comes(
+    front: Front, pool: engram.Pool, home: Path
+) -> None:
+    many(home / "from/deep", 300)
+    early(pool, home / "from")
+    engram.stage.set_rate(pool, "early", files_per_second=100)
+    looking = front.begin(sys.executable, "-c", EACH, str(front.folder / "in/deep"), "300")
+    assert said(looking) == "all\n"
+
+
+def test_two_stages_bring_files_to_one_folder(front: Front, pool: engram.Pool, home: Path) -> None:
+    early(pool, many(home / "slow", 30))
+    waiting = front.begin("cat", str(front.folder / "in/029"))
+    quick = many(home / "quick", 3)
+    for number in range(3):
+        (quick / f"{number:03}").rename(quick / f"quick{number}")
+    for _ in range(2):  # it has its own list, and then it ends
+        report = engram.stage.bring_in(pool, {str(quick): "in"}, awaited=True)
+        assert report.whole
+        time.sleep(0.2)
+        assert waiting.poll() is None, "the first one is still on its way"
+    assert said(front.begin("cat", str(front.folder / "in/quick2"))) == "2"
+    engram.stage.set_rate(pool, "early")
+    assert said(waiting) == "29"
+
+
+def test_each_call_on_a_name_waits(front: Front, pool: engram.Pool, home: Path) -> None:
+    early(pool, many(home / "from", 30))
+    folder = front.folder / "in"
+    script = "mv 026 moved && cat moved; rm 027; mkdir 028 2>&1; ln -s x 029 2>&1; ls -l 025"
+    working = front.begin("sh", "-c", f"cd {folder} && {script}")
+    time.sleep(0.5)
+    assert working.poll() is None
+    engram.stage.set_rate(pool, "early")
+    told = said(working)
+    assert told.startswith("26")
+    assert told.count("exists") == 2, told
+    until_ended(pool)
+    assert engram.stage.status(pool, "early").state == "whole"
+    assert "027" not in pool["in"]
+
+
+def until_ended(pool: engram.Pool) -> None:
+    """Wait for the stage."""
+    end = time.monotonic() + PATIENCE
+    while engram.stage.status(pool, "early").state == "running":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_the_older_state_of_a_file_is_not_seen(front: Front, pool: engram.Pool, home: Path) -> None:
+    many(home / "from", 20)
+    assert engram.stage.bring_in(pool, {str(home / "from"): "in"}).whole
+    for number in range(20):
+        (home / f"from/{number:03}").write_text(f"new {number}", encoding="utf-8")
+    early(pool, home / "from")
+    waiting = front.begin("cat", str(front.folder / "in/019"))
+    time.sleep(0.3)
+    assert waiting.poll() is None
+    engram.stage.set_rate(pool, "early")
+    assert said(waiting) == "new 19"

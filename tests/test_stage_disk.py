@@ -17,7 +17,7 @@ import engram
 from support import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MIB = 1 << 20
 PREFIX = "engram-disk-"
@@ -113,6 +113,14 @@ def parts(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob(".engram-*")]
 
 
+def until(so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + PATIENCE
+    while not so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_a_disk_that_is_full_is_gone_on_with_when_it_has_room(
     disk: Disk, pool: engram.Pool, tree: Path
 ) -> None:
@@ -156,9 +164,7 @@ def test_a_disk_that_becomes_for_reading_on_the_way(
     begun = engram.stage.begin_out(
         pool, {"case": str(disk.point / "out")}, rate="8MiB", name="out", workers=1
     )
-    end = time.monotonic() + PATIENCE
-    while not parts(disk.point) and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: bool(parts(disk.point)))
     # The kernel lets no disk be for reading while a file of it is open for writing: as after an
     # error of the disk, it is so at once.
     forced = _aborted(disk)
@@ -200,9 +206,7 @@ def test_a_source_that_goes_away_is_named_and_gone_on_with(
     begun = engram.stage.begin_in(
         pool, {str(disk.point / "case"): "case"}, rate="4MiB", name="in", workers=1
     )
-    end = time.monotonic() + PATIENCE
-    while begun.progress().nbytes < 2 * MIB and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: begun.progress().nbytes >= 2 * MIB)
     disk.take_away()
     begun.set_rate(None)
     report = begun.wait(PATIENCE)
@@ -225,9 +229,7 @@ def test_a_target_that_goes_away_leaves_all_in_the_pool(
     begun = engram.stage.begin_out(
         pool, {"case": str(disk.point / "deep/out")}, rate="8MiB", name="out", workers=1
     )
-    end = time.monotonic() + PATIENCE
-    while not parts(disk.point) and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: bool(parts(disk.point)))
     disk.take_away()
     begun.set_rate(None)
     try:
@@ -243,3 +245,29 @@ def test_a_target_that_goes_away_leaves_all_in_the_pool(
     assert report.whole, report.troubles
     assert same(tree, disk.point / "deep/out")
     assert parts(disk.point) == []
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_what_came_to_lie_below_the_disk_is_not_counted(
+    disk: Disk, pool: engram.Pool, tree: Path, *, comes_back: bool
+) -> None:
+    assert engram.stage.bring_in(pool, {str(tree): "case"}).whole
+    begun = engram.stage.begin_out(
+        pool, {"case/small": str(disk.point)}, files_per_second=20, name="out", workers=1
+    )
+    until(lambda: begun.progress().files >= 5)
+    disk.take_away()
+    time.sleep(0.3)
+    if comes_back:
+        disk.mount()
+    begun.set_rate(None)
+    with pytest.raises(engram.EngramError, match="another file system than at the beginning"):
+        begun.wait(PATIENCE)
+    if not comes_back:
+        disk.mount()
+    assert not (disk.point / "MANIFEST.engram").exists()
+    report = engram.stage.resume(pool, "out").wait(PATIENCE)
+    assert report is not None
+    assert report.whole, report.troubles
+    assert same(tree / "small", disk.point)
+    assert engram.stage.verify(disk.point).troubles == ()

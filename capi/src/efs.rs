@@ -8,7 +8,7 @@
 //! The stage has the name that `engram stage` would give it. So others see it, and two processes do
 //! not copy the same file at once: the second one waits. To unload is a stage-out to where the file
 //! came from, looked at by reading it back. Then the stage is dropped: the file goes from the pool
-//! if it is safe outside. Tasks end with their process; the same request goes on with them.
+//! if it is safe outside, which one is that nobody has changed. Tasks end with their process; the same request goes on with them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int};
@@ -93,7 +93,18 @@ enum Request {
 struct Job {
     fs: Fs,
     root: PathBuf,
-    tasks: Mutex<HashMap<c_int, Task>>,
+    /// By the process that has begun them, and a number: a child that was forked has none.
+    tasks: Mutex<HashMap<(u32, c_int), Task>>,
+}
+
+/// What a request is about.
+#[derive(Clone)]
+struct Subject {
+    /// Where its bytes are outside, or are to be.
+    outside: PathBuf,
+    /// Its path in the pool.
+    inside: String,
+    device: Option<u32>,
 }
 
 /// Why a task has failed.
@@ -126,7 +137,9 @@ impl Job {
         let (pool, root) = (named("ENGRAM_POOL")?, named("ENGRAM_ROOT")?);
         let pool = Pool::open(&pool, Mode::ReadWrite, true)?;
         let fs = Fs::new(pool.namespace("default")?, engram_fs::Options::default())?;
-        Ok(Job { fs, root: plain(&root), tasks: Mutex::default() })
+        // As files below it are named: through its own links, too.
+        let root = root.canonicalize().unwrap_or(root);
+        Ok(Job { fs, root, tasks: Mutex::default() })
     }
 
     /// The path that a file of the parallel file system has in the pool.
@@ -135,63 +148,77 @@ impl Job {
         Some(below.to_str()?.to_owned())
     }
 
-    fn tasks(&self) -> std::sync::MutexGuard<'_, HashMap<c_int, Task>> {
+    fn tasks(&self) -> std::sync::MutexGuard<'_, HashMap<(u32, c_int), Task>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set(&self, task: c_int, state: Task) {
-        self.tasks().insert(task, state);
+        self.tasks().insert((std::process::id(), task), state);
     }
 
     /// Begins a task, and gives its number.
-    fn begin(self: Arc<Self>, request: Request, path: PathBuf, inside: String) -> Result<c_int> {
+    fn begin(self: Arc<Self>, request: Request, subject: Subject) -> Result<c_int> {
+        let own = std::process::id();
         let task = {
             let mut tasks = self.tasks();
-            let task = tasks.keys().max().map_or(1, |last| last + 1);
-            tasks.insert(task, Task::Pending);
+            let last = tasks.keys().filter(|(pid, _)| *pid == own).map(|(_, task)| *task).max();
+            let task = last.unwrap_or(0) + 1;
+            tasks.insert((own, task), Task::Pending);
             task
         };
         let work = {
             let job = Arc::clone(&self);
             move || {
-                let ended = job.run(task, request, path, inside).unwrap_or_else(|e| code_of(&e));
+                let ended = job.run(task, request, &subject).unwrap_or_else(|e| code_of(&e));
                 job.set(task, Task::Ended(ended));
             }
         };
         match std::thread::Builder::new().name("engram-efs".to_owned()).spawn(work) {
             Ok(_) => Ok(task),
             Err(error) => {
-                self.tasks().remove(&task);
+                self.tasks().remove(&(own, task));
                 Err(Error::new(Kind::Os, format!("no thread for a task: {error}")))
             }
         }
     }
 
-    fn run(&self, task: c_int, request: Request, path: PathBuf, inside: String) -> Result<Code> {
+    fn run(&self, task: c_int, request: Request, subject: &Subject) -> Result<Code> {
+        let Subject { outside, inside, device } = subject.clone();
         let usual = Options { existing: Existing::Update, ..Options::default() };
-        let load = Work::In(vec![Source::new(path.clone(), inside.clone())]);
-        let unload = Work::Out(vec![Target { from: inside, to: path }]);
-        let load = Plan::new(&load, usual.clone())?;
+        let source = Source { device, ..Source::new(outside.clone(), inside.clone()) };
+        let load = Plan::new(&Work::In(vec![source]), usual.clone())?;
         if request == Request::Load {
-            return Ok(self.stage(task, &load)?.0);
+            return self.stage(task, &load);
         }
-        let options = Options { verify: Verify::Readback, ..usual };
-        let (code, name) = self.stage(task, &Plan::new(&unload, options)?)?;
+        let unload = Work::Out(vec![Target { from: inside.clone(), to: outside }]);
+        let unload = Plan::new(&unload, Options { verify: Verify::Readback, ..usual })?;
+        let code = self.stage(task, &unload)?;
         if code != Code::Success {
             return Ok(code);
         }
-        if !drop_stage(&self.fs, &name, false, false)?.done {
-            // Somebody has written to it since.
-            return Ok(Code::Snafu);
+        self.drop(&unload, false)?;
+        // What is there still was changed on both sides, or since: a newer file outside stays.
+        let left = self.fs.walk(engram_fs::ROOT, &inside).is_ok_and(|at| at.stat.is_some());
+        if left {
+            return Ok(Code::PathExists);
         }
-        match drop_stage(&self.fs, &load.usual_name()?, true, false) {
-            Err(error) if error.kind() != Kind::NotFound => Err(error),
-            _ => Ok(Code::Success),
+        self.drop(&load, true)?;
+        Ok(Code::Success)
+    }
+
+    /// Drops a stage that this process, or another, has done.
+    fn drop(&self, plan: &Plan, keep: bool) -> Result<()> {
+        loop {
+            match drop_stage(&self.fs, &plan.usual_name()?, keep, false) {
+                Err(error) if error.kind() == Kind::Busy => std::thread::sleep(AGAIN),
+                Err(error) if error.kind() != Kind::NotFound => return Err(error),
+                _ => return Ok(()),
+            }
         }
     }
 
-    /// Does a stage, once no other process does it; gives its name, too.
-    fn stage(&self, task: c_int, plan: &Plan) -> Result<(Code, String)> {
+    /// Does a stage, once no other process does it.
+    fn stage(&self, task: c_int, plan: &Plan) -> Result<Code> {
         let name = plan.usual_name()?;
         let begun = loop {
             match begin(&self.fs, &name, plan) {
@@ -201,42 +228,58 @@ impl Job {
         };
         self.set(task, Task::Working);
         let report = begun.run(&self.fs, plan, &Pace::new(None, None), &Progress::default())?;
-        Ok((if report.whole { Code::Success } else { Code::Snafu }, name))
+        Ok(if report.whole { Code::Success } else { Code::Snafu })
     }
 }
 
-/// A path from the root on, as the kernel would follow it where it can.
+/// A path from the root on: its folders as the kernel would follow them, as far as they are there,
+/// and the name as it is.
 fn plain(path: &Path) -> PathBuf {
-    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.into())
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    for above in path.ancestors().skip(1) {
+        if let (Ok(there), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
+            return there.join(rest);
+        }
+    }
+    path
 }
 
-/// Whether a backend is one of the job's; a request that names none means any.
-fn is_backend(named: *const c_char) -> Result<bool> {
+/// The device of a backend, by its id or type; `None`: it is none of the job's. A request that names
+/// no backend means any.
+fn backend(named: *const c_char) -> Result<Option<Option<u32>>> {
     let named = raw::text_or("efs_backend", named, "")?;
+    if named.is_empty() {
+        return Ok(Some(None));
+    }
     let known = std::env::var("ENGRAM_BACKENDS").unwrap_or_default();
-    Ok(named.is_empty() || known.lines().any(|one| one == named))
+    let mut known = known.lines().map(|line| line.split_once('\t').unwrap_or((line, "")));
+    Ok(known.find(|(name, _)| *name == named).map(|(_, device)| device.parse().ok()))
 }
 
 fn ask(block: *mut Iocb, request: Request) -> std::result::Result<(), Code> {
     let told = raw::of_mut("efs_iocb", block).map_err(|_| Code::Invalid)?;
     let path = raw::path("efs_path", told.path).map_err(|_| Code::Invalid)?;
-    if !is_backend(told.backend).map_err(|_| Code::Invalid)? || told.offset != 0 {
+    let device = backend(told.backend).ok().flatten().ok_or(Code::Invalid)?;
+    if told.offset != 0 {
         return Err(Code::Invalid);
     }
     let job = Job::this()?;
     let path = plain(path);
     let inside = job.inside(&path).ok_or(Code::Invalid)?;
-    let outside = std::fs::metadata(&path);
-    match &outside {
+    match std::fs::metadata(&path) {
         // Parts of files are not loaded: a size names all of it, or nothing.
         Ok(meta) if told.size != 0 && told.size as u64 != meta.len() => return Err(Code::Invalid),
         Err(_) if request == Request::Load => return Err(Code::NoSuchPath),
         _ => {}
     }
-    if request == Request::Unload && job.fs.walk(engram_fs::ROOT, &inside).is_err() {
+    let is_there = || job.fs.walk(engram_fs::ROOT, &inside).is_ok_and(|at| at.stat.is_some());
+    if request == Request::Unload && !is_there() {
         return Err(Code::NoSuchPath);
     }
-    told.task = job.begin(request, path, inside).map_err(|error| code_of(&error))?;
+    // What a link leads to is loaded under the link's name.
+    let outside = path.canonicalize().unwrap_or(path);
+    let subject = Subject { outside, inside, device };
+    told.task = job.begin(request, subject).map_err(|error| code_of(&error))?;
     Ok(())
 }
 
@@ -262,7 +305,8 @@ pub unsafe extern "C" fn efs_unload(block: *mut Iocb) -> c_int {
 pub unsafe extern "C" fn efs_status(block: *mut Iocb) -> c_int {
     number(|| {
         let told = raw::of("efs_iocb", block).map_err(|_| Code::Invalid)?;
-        let task = Job::this()?.tasks().get(&told.task).copied();
+        let task = (std::process::id(), told.task);
+        let task = Job::this()?.tasks().get(&task).copied();
         match task {
             None => Err(Code::NoSuchTask),
             Some(Task::Pending) => Err(Code::TaskPending),

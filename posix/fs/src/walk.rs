@@ -241,7 +241,7 @@ impl<'p> Way<'p> {
             };
             if next == path.len() {
                 (self.last, self.name, self.slash) = (last, from..end, next > end);
-                return Ok(());
+                return self.check_unexpected(asked.fs());
             }
             match last {
                 Last::DotDot => self.up(asked.fs(), next)?,
@@ -255,6 +255,17 @@ impl<'p> Way<'p> {
                 Last::Dot | Last::Root => {}
             }
             from = next;
+        }
+    }
+
+    /// Has the front wait where a stage is to bring what has the last name. That is asked before the
+    /// name is looked up: what is not on its way any more is found then.
+    fn check_unexpected(&self, fs: &Fs) -> Answer<()> {
+        match self.folder.expected {
+            Some(list) if self.last == Last::Name && fs.has(list, self.folder.ino, self.name()) => {
+                Err(Unanswered::Expected)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -405,22 +416,10 @@ impl Asked<'_> {
             if way.slash && stat.is_some_and(|stat| stat.kind != NodeKind::Folder) {
                 refuse_at!(ENOTDIR, "{:?} is no folder", shown_name(way.name()));
             }
-            if stat.is_none() {
-                self.check_unexpected(&way)?;
-            }
             return Ok(Reached { way, stat });
         }
         let stat = fs.stat(way.folder.ino).map_err(stale_is_absent)?;
         Ok(Reached { way, stat: Some(stat) })
-    }
-
-    /// Has the front wait where a stage is to bring what the last name was not found to be.
-    pub(crate) fn check_unexpected(&self, way: &Way<'_>) -> Answer<()> {
-        let Some(list) = way.folder.expected else { return Ok(()) };
-        if self.fs().has(list, way.folder.ino, way.name()) {
-            return Err(Unanswered::Expected);
-        }
-        Ok(())
     }
 
     /// What is known of a node; a symbolic link is followed, if `follow`.

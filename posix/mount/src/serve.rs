@@ -145,13 +145,13 @@ impl Filesystem for Served {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.fs.lookup(parent.0, name.as_bytes());
-        let is_absent = found.as_ref().is_err_and(|error| error.code == libc::ENOENT);
-        if is_absent && self.fs.is_expected(parent.0, name.as_bytes()) {
+        // Before it is looked up: what is not on its way any more is found then.
+        if self.fs.is_expected(parent.0, name.as_bytes()) {
             let (fs, time, name) = (self.fs.clone(), self.cache.time(), name.to_owned());
             let wanted = Wanted { fs, time, folder: parent.0, name, reply };
             return self.wait(request, Wish::Name(wanted));
         }
+        let found = self.fs.lookup(parent.0, name.as_bytes());
         let place = Place::Name(parent, name);
         self.entry(self.noted(request, Operation::Stat, place, found), reply);
     }

@@ -59,12 +59,9 @@ impl Wanted {
     /// What there is to say of the name; `None`: it is still on its way.
     fn look(&self) -> Option<engram_fs::Result<Stat>> {
         let name = self.name.as_bytes();
-        match self.fs.lookup(self.folder, name) {
-            Err(error) if error.code == libc::ENOENT && self.fs.is_expected(self.folder, name) => {
-                None
-            }
-            found => Some(found),
-        }
+        // In this order: what is not on its way any more is found.
+        let is_expected = self.fs.is_expected(self.folder, name);
+        (!is_expected).then(|| self.fs.lookup(self.folder, name))
     }
 
     fn answer(self, found: engram_fs::Result<Stat>) {

@@ -223,21 +223,34 @@ pub fn interrupts() -> bool {
         .any(|signal| action_of(signal).sa_flags & libc::SA_RESTART == 0)
 }
 
-/// Between two looks whether what a call waits for is there.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Between two looks whether what a call waits for is there: at first, and at most.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(5));
 
-/// Lets a moment pass between two such looks; `waits` is false at a call's first. `false`: a
-/// handler has run since after which the call does not go on, and it fails with `EINTR`.
-pub fn waits_on(waits: &mut bool) -> bool {
-    let interrupted = interrupts();
-    if std::mem::replace(waits, true) && interrupted {
-        set_errno(libc::EINTR);
-        return false;
+/// A call that waits for something, and looks again and again whether it is there.
+#[derive(Default)]
+pub struct Waiting {
+    last: Option<Duration>,
+}
+
+impl Waiting {
+    /// Lets a moment pass between two looks, longer each time. `false`: since the first look a
+    /// handler has run after which the call does not go on, and it fails with `EINTR`.
+    pub fn goes_on(&mut self) -> bool {
+        let interrupted = interrupts();
+        let next = match self.last {
+            Some(_) if interrupted => {
+                set_errno(libc::EINTR);
+                return false;
+            }
+            Some(last) => (last * 2).min(LOOK_AGAIN.1),
+            None => LOOK_AGAIN.0,
+        };
+        self.last = Some(next);
+        let time = libc::timespec { tv_sec: 0, tv_nsec: next.subsec_nanos().into() };
+        // SAFETY: a time; the rest is not asked for.
+        unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+        true
     }
-    let time = libc::timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.subsec_nanos().into() };
-    // SAFETY: a time; the rest is not asked for.
-    unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
-    true
 }
 
 /// Whether a program's handler is called by ours.

@@ -18,7 +18,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use engram_fs::{Answer, Asked, At, Beyond, Caller, Errno, Ino, Leaves, Unanswered};
 
 use crate::descriptors;
-use crate::handlers;
+use crate::handlers::Waiting;
 use crate::inside::Inside;
 use crate::process;
 use crate::real::{errno, set_errno};
@@ -340,7 +340,7 @@ pub unsafe fn by_path_of<T: Failing, C: std::borrow::Borrow<Caller>>(
     let path = unsafe { CStr::from_ptr(path) };
     let is_long = is_too_long(path);
     let mut place = locate(folder, path);
-    let mut waits = false;
+    let mut waiting = Waiting::default();
     loop {
         let (tree, start, rest) = match place {
             Place::Kernel(folder, path) => return kernel(folder, path.as_ptr()),
@@ -375,7 +375,7 @@ pub unsafe fn by_path_of<T: Failing, C: std::borrow::Borrow<Caller>>(
             },
             Err(Unanswered::Leaves(leaves)) => place = beyond(tree, *leaves),
             Err(Unanswered::Expected) => {
-                if !handlers::waits_on(&mut waits) {
+                if !waiting.goes_on() {
                     return T::FAILED;
                 }
                 place = Place::Ours(tree, start, rest);
@@ -435,7 +435,7 @@ pub unsafe fn by_two_paths(
     let [one, other] = unsafe { [CStr::from_ptr(old.1), CStr::from_ptr(new.1)] };
     let is_long = is_too_long(one) || is_too_long(other);
     let mut places = [locate(old.0, one), locate(new.0, other)];
-    let mut waits = false;
+    let mut waiting = Waiting::default();
     loop {
         places = of_one_side(places);
         let ((tree, from, one), (other, to, two)) = match &places {
@@ -481,7 +481,7 @@ pub unsafe fn by_two_paths(
                 let second = usize::from(leaves.second);
                 places[second] = beyond(tree, *leaves);
             }
-            Err(Unanswered::Expected) if handlers::waits_on(&mut waits) => {}
+            Err(Unanswered::Expected) if waiting.goes_on() => {}
             Err(Unanswered::Expected) => return -1,
         }
     }

@@ -4,7 +4,7 @@
 //! in the folders that they come to. Both are gone when it has ended. Whoever dies leaves a list
 //! that nobody waits for; the next one writes it anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use engram_fs::{Expected, Ino, OpenFlags};
 
@@ -13,7 +13,8 @@ use crate::inward::{Brought, StageIn, hidden_of};
 /// The names on the way, and the folders in which they are noted.
 pub(crate) struct Awaited {
     expected: Expected,
-    folders: BTreeSet<Ino>,
+    /// Each with the list that it noted before.
+    folders: BTreeMap<Ino, Option<Ino>>,
     file: String,
 }
 
@@ -28,10 +29,19 @@ impl Awaited {
         let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
         let (_, list) = stage.fs.create(stage.work, file.as_bytes(), 0o600, flags, stage.maker)?;
         let names = || brought.iter().flat_map(Brought::names);
-        let expected = Expected::write(list, names())?;
         let folders: BTreeSet<Ino> = names().map(|(folder, _)| folder).collect();
-        for folder in &folders {
-            stage.fs.expect_in(*folder, Some(expected.ino()))?;
+        let noted = folders.into_iter().map(|one| Ok((one, stage.fs.expected_in(one)?)));
+        let folders: BTreeMap<Ino, Option<Ino>> = noted.collect::<engram_fs::Result<_>>()?;
+        let others = folders.values().flatten().copied().collect();
+        let expected = Expected::write(list, &others, names())?;
+        let own = Some(expected.ino());
+        for (folder, was) in &folders {
+            stage.fs.expect_in(*folder, *was, own)?;
+            // Another stage may have begun there just now: its names are not waited for then.
+            let noted = stage.fs.expected_in(*folder)?;
+            if noted != own {
+                stage.fs.expect_in(*folder, noted, own)?;
+            }
         }
         Ok(Awaited { expected, folders, file })
     }
@@ -41,14 +51,21 @@ impl Awaited {
         self.expected.arrived(folder, name)
     }
 
-    /// The stage has ended.
+    /// The stage has ended. Where a folder notes a later list, that leads to this one still.
     pub fn end(&self, stage: &StageIn<'_>) -> engram_fs::Result<()> {
-        for folder in &self.folders {
-            match stage.fs.expect_in(*folder, None) {
+        let mut is_noted = false;
+        for (folder, before) in &self.folders {
+            let own = Some(self.expected.ino());
+            match stage.fs.expect_in(*folder, own, *before) {
                 // Somebody has removed it meanwhile.
-                Err(error) if [libc::ENOENT, libc::ESTALE].contains(&error.code) => {}
+                Err(error) if [libc::ENOENT, libc::ESTALE].contains(&error.code) => continue,
                 done => done?,
             }
+            is_noted |= stage.fs.expected_in(*folder)? != *before;
+        }
+        // One that leads from a later list to an earlier one stays until its stage is dropped.
+        if is_noted && self.folders.values().any(Option::is_some) {
+            return Ok(());
         }
         stage.fs.unlink(stage.work, self.file.as_bytes())
     }

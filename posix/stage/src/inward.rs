@@ -450,7 +450,10 @@ impl StageIn<'_> {
                     continue;
                 };
                 let is_first = (first.folder, first.name.as_slice()) == (folder, name);
-                let Some(node) = first.node.filter(|_| !is_first) else { continue };
+                let Some(node) = first.node.filter(|_| !is_first) else {
+                    self.came(folder, name);
+                    continue;
+                };
                 if self.progress.is_stopped() {
                     return;
                 }
@@ -828,7 +831,7 @@ impl Copy<'_> {
                         std::str::from_utf8(&parts.data).ok()?.parse::<u64>().ok()
                     });
                     let copy = fs.open(left.ino, flags)?;
-                    copy.set_device(self.brought.device)?;
+                    self.give_space(&copy, outside)?;
                     return Ok((copy, parts.unwrap_or(0)));
                 }
                 fs.unlink(work, hidden.as_bytes())?;
@@ -836,13 +839,7 @@ impl Copy<'_> {
         }
         let maker = self.stage.maker;
         let (stat, copy) = fs.create(work, hidden.as_bytes(), 0o600, flags, maker)?;
-        copy.set_device(self.brought.device)?;
-        let sized = if outside.sparse {
-            copy.set_size(outside.seen.size)
-        } else {
-            copy.fallocate(0, 0, outside.seen.size)
-        };
-        if let Err(error) = sized {
+        if let Err(error) = self.give_space(&copy, outside) {
             let _ = fs.unlink(work, hidden.as_bytes());
             return Err(error.into());
         }
@@ -850,6 +847,17 @@ impl Copy<'_> {
         fs.namespace().set_attrs(Member::Object(stat.ino), &attrs)?;
         step!("stage.begun");
         Ok((copy, 0))
+    }
+
+    /// Gives a copy the space that it is to have, in one piece if there is one; of a file with
+    /// holes, its size.
+    fn give_space(&self, copy: &Handle, outside: &Outside) -> engram_fs::Result<()> {
+        copy.set_device(self.brought.device)?;
+        if outside.sparse {
+            return copy.set_size(outside.seen.size);
+        }
+        // It lies behind the end until it is written: nobody has to make zeros of it before.
+        copy.fallocate(libc::FALLOC_FL_KEEP_SIZE, 0, outside.seen.size)
     }
 
     /// Copies a part; `false`: the source has become shorter.

@@ -33,6 +33,7 @@ use crate::manifest::{self, Line, Manifest, What};
 use crate::options::{Existing, Options, Verify};
 use crate::pace::Pace;
 use crate::progress::{Progress, Report};
+use crate::staged::Staged;
 use crate::sum::{RunningSum, Sum};
 use crate::tree::Seen;
 
@@ -63,6 +64,22 @@ struct OutFolder {
     made: Option<u64>,
     /// Whether this stage has made it: nothing else is in it.
     is_new: bool,
+}
+
+impl OutFolder {
+    /// Sees that it is on the file system on which it was made, or found.
+    fn check(&self) -> Done<()> {
+        let to = self.to.display();
+        let why = match device_of(&self.to) {
+            Ok(device) if Some(device) == self.made => return Ok(()),
+            Ok(_) => format!(
+                "{to} is on another file system than at the beginning: see that the right one is \
+                 mounted, and stage out again"
+            ),
+            Err(error) => format!("{to} was there at the beginning, and is not now: {error}"),
+        };
+        Err(Failure::All(Errno::new(libc::ENODEV, why)))
+    }
 }
 
 /// Anything else on its way.
@@ -97,17 +114,7 @@ impl Brought {
     /// Sees that its folders are on the file systems on which they were. One may have been
     /// unmounted meanwhile, and copies be below the place where it was.
     fn check_devices(&self) -> Done<()> {
-        for folder in &self.folders {
-            if folder.made.is_some() && folder.made != device_of(&folder.to).ok() {
-                let to = folder.to.display();
-                let why = format!(
-                    "{to} is on another file system than at the beginning: see that the right one \
-                     is mounted, and stage out again"
-                );
-                return Err(Failure::All(Errno::new(libc::ENODEV, why)));
-            }
-        }
-        Ok(())
+        self.folders.iter().filter(|folder| folder.made.is_some()).try_for_each(OutFolder::check)
     }
 
     /// The path of an entry in the namespace.
@@ -621,7 +628,10 @@ impl Copy<'_> {
     fn file(&self, there: Option<&fs::Metadata>, buffers: &mut (Vec<u8>, Aligned)) -> Done<()> {
         let Copy { stage, brought, entry, to } = self;
         let path = brought.path(entry);
-        let written = self.known(&path, there)?;
+        let written = match self.known(&path, there)? {
+            None => self.source_there(&path, there)?,
+            written => written,
+        };
         if let (Some(there), Some(written)) = (there, &written) {
             let sums = written.sum.sha256.is_some() || !stage.options.sha256;
             let same = written.source == source_of(&entry.stat) && sums;
@@ -684,9 +694,28 @@ impl Copy<'_> {
         Ok(written)
     }
 
+    /// What there is to say of a file that was staged in from there, and of which neither side was
+    /// changed since: it is outside already.
+    fn source_there(&self, path: &str, there: Option<&fs::Metadata>) -> Done<Option<Written>> {
+        let stat = &self.entry.stat;
+        let (Some(there), Some(staged)) = (there, Staged::of(self.stage.fs, stat.ino)?) else {
+            return Ok(None);
+        };
+        let seen = Seen::of(there);
+        let Some(sum) = staged.sum.filter(|_| staged.source == seen && staged.is_untouched(stat))
+        else {
+            return Ok(None);
+        };
+        let written = Written { source: source_of(stat), copy: seen, sum };
+        self.brought.log.note_written(path, &written)?;
+        Ok(Some(written))
+    }
+
     /// Takes the name, of what had it if there was something, and of nothing else.
     fn take_name(&self, part: &Path, there: Option<&fs::Metadata>) -> Done<()> {
         let taken = || is_there(&self.to.to_string_lossy());
+        // Else it could come to lie below the place where the right one was mounted.
+        self.brought.folders[self.entry.folder].check()?;
         if let Some(there) = there {
             // What was decided on may have made way for something else while this was copied.
             let now = fs::symlink_metadata(self.to).map_err(outside)?;

@@ -437,7 +437,7 @@ def _early(text: str | None) -> _Early:
     """Give what --early asks for: bytes, or files."""
     if text is None:
         return _Early(0, 0)
-    files = text.removesuffix("files").strip()
+    files = text.removesuffix("files").removesuffix("file").strip()
     if files == text.strip():
         # Once a byte is there, programs wait for the others.
         return _Early(max(parse(text), 1), 0)
@@ -448,14 +448,15 @@ def _early(text: str | None) -> _Early:
 
 def _in_background(pool: Path, namespace: str, early: _Early, *, json: bool) -> None:
     """Do this stage in a process of its own; return once it is begun, and so much is there."""
-    words = [word for word in sys.argv[1:] if word != "--background"]
-    for at, word in enumerate(words):
+    given = iter(sys.argv[1:])
+    words = []
+    for word in given:
         if word == "--early":
-            words[at : at + 2] = ["--awaited"]
-            break
-        if word.startswith("--early="):
-            words[at] = "--awaited"
-            break
+            next(given, None)
+        if word.partition("=")[0] == "--early":
+            words.append("--awaited")
+        elif word != "--background":
+            words.append(word)
     with tempfile.TemporaryFile("w+") as told:
         process = subprocess.Popen(  # noqa: S603 - this program again, no shell
             [sys.executable, "-m", "engram", *words],

@@ -161,6 +161,16 @@ def bring_in(held: JobPool, hooks: Hooks) -> Outcome:
     return Outcome(report, troubles, stopped or hooks.stops())
 
 
+def devices(held: JobPool) -> dict[str, int]:
+    """Say which device of the pool each backend is, by its id; of a single one, nothing."""
+    backends = held.description.backends
+    if len(backends) == 1:
+        return {}
+    index = {device.path.resolve(): device.index for device in held.pool.devices}
+    # The pool's own folder lies in the first one's: that is its device 0.
+    return {one.id: index.get(one.daxfs.resolve(), 0) for one in backends}
+
+
 def _devices(held: JobPool, files: list[Resource]) -> dict[str, int]:
     """Say on which device of the pool each resource's bytes lie: that of its backend.
 
@@ -170,12 +180,9 @@ def _devices(held: JobPool, files: list[Resource]) -> dict[str, int]:
         If the resources of a backend are more than it may hold.
 
     """
-    backends = held.description.backends
-    if len(backends) == 1:
-        return {}
-    index = {device.path.resolve(): device.index for device in held.pool.devices}
-    devices: dict[str, int] = {}
-    for backend in backends:
+    of_backends = devices(held)
+    found: dict[str, int] = {}
+    for backend in held.description.backends if of_backends else ():
         own = [one for one in files if one.backend == backend]
         sizes = [_size_of(one.path) for one in own]
         if sum(sizes) > backend.capacity:
@@ -185,10 +192,8 @@ def _devices(held: JobPool, files: list[Resource]) -> dict[str, int]:
                 f"its resources have {human(sum(sizes))}, most of it {most[1].path} with "
                 f"{human(most[0])}: raise its capacity, or name another backend for some"
             )
-        # The pool's own folder lies in the first one's: that is its device 0.
-        device = index.get(backend.daxfs.resolve(), 0)
-        devices |= {one.to or "/": device for one in own}
-    return devices
+        found |= {one.to or "/": of_backends[backend.id] for one in own}
+    return found
 
 
 def _is_covered(resource: Resource, there: list[Resource]) -> bool:

@@ -441,7 +441,12 @@ def _mounted(held: JobPool) -> Mount:
 def _fronted(held: JobPool, front: Front, hooks: Hooks) -> Iterator[dict[str, str]]:
     """Have a program find the pool's files, and give its environment."""
     described = held.description
-    backends = [name for one in described.backends for name in (one.id, one.type)]
+    devices = staging.devices(held)
+    backends = [
+        f"{name}\t{devices.get(one.id, '')}"
+        for one in described.backends
+        for name in (one.id, one.type)
+    ]
     own = {
         "ENGRAM_POOL": str(held.folder),
         "ENGRAM_MOUNT": str(described.mount_dir),

@@ -102,10 +102,7 @@ impl Asked<'_> {
             let way = self.way(&at)?;
             match self.open_at_once(&way, how)? {
                 NamedHandle::File(handle) => Ok(Looked::Opened(handle)),
-                NamedHandle::Absent => {
-                    self.check_unexpected(&way)?;
-                    Ok(Looked::Reached(Reached { way, stat: None }))
-                }
+                NamedHandle::Absent => Ok(Looked::Reached(Reached { way, stat: None })),
                 NamedHandle::Unsure => self.reach_by(way, how.follows(), made).map(Looked::Reached),
             }
         };

@@ -16,7 +16,7 @@ use libc::off_t;
 
 use crate::calls::descriptors::refused;
 use crate::descriptors::{self, Held};
-use crate::handlers;
+use crate::handlers::Waiting;
 use crate::inside::{Inside, is_inside};
 use crate::keepers;
 use crate::places::inside;
@@ -115,13 +115,13 @@ fn try_lock(held: &Held, taker: Taker, mode: LockMode, range: ByteRange) -> c_in
 
 /// Takes a lock, and waits for it.
 fn wait(held: &Held, taker: Taker, mode: LockMode, range: ByteRange) -> c_int {
-    let mut waits = false;
+    let mut waiting = Waiting::default();
     loop {
         let done = try_lock(held, taker, mode, range);
         if done == 0 || crate::real::errno() != libc::EAGAIN {
             return done;
         }
-        if !handlers::waits_on(&mut waits) {
+        if !waiting.goes_on() {
             return -1;
         }
     }

@@ -133,11 +133,13 @@ impl OpenFile {
         }
     }
 
-    /// Gives a hole space, or its first part; what is there are zeros.
+    /// Gives a hole space, or its first part; what is there are zeros, as far as the file's end.
     fn fill(&self, map: &FileMap, hole: (u64, u64)) -> Result<()> {
         let (from, to) = hole;
         let new = NewSegment::reserve(&self.core, from, [to - from, PAGE], self.device())?;
-        new.claim.memory().zero(new.reserved.extent.len);
+        // What lies behind the end becomes zeros when the end moves there, as in `grow`.
+        let before = map.head.size().clamp(from, from + new.reserved.extent.len) - from;
+        new.claim.memory().zero(before);
         self.flush_new(&new)?;
         self.wrote.store(true, Ordering::Relaxed);
         self.take_map(segments::add(self, map, &new)?);
