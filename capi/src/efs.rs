@@ -8,7 +8,8 @@
 //! The stage has the name that `engram stage` would give it. So others see it, and two processes do
 //! not copy the same file at once: the second one waits. To unload is a stage-out to where the file
 //! came from, looked at by reading it back. Then the stage is dropped: the file goes from the pool
-//! if it is safe outside, which one is that nobody has changed. Tasks end with their process; the same request goes on with them.
+//! if it is safe outside, as a file is that nobody has changed. Tasks end with their process; the
+//! same request goes on with them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int};
@@ -244,8 +245,8 @@ fn plain(path: &Path) -> PathBuf {
     path
 }
 
-/// The device of a backend, by its id or type; `None`: it is none of the job's. A request that names
-/// no backend means any.
+/// The device of a backend, by its id or type; `None`: it is none of the job's. A request that
+/// names no backend means any.
 fn backend(named: *const c_char) -> Result<Option<Option<u32>>> {
     let named = raw::text_or("efs_backend", named, "")?;
     if named.is_empty() {

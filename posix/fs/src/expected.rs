@@ -5,8 +5,8 @@
 //! list; where the name is on it and still on its way, a front waits and looks again.
 //!
 //! *Format*: how many other lists its folders had noted before, and their numbers; how many names;
-//! as many hashes of a folder's number and a name, in ascending order; all of these are numbers of 8
-//! bytes, little-endian. Then a byte for each hash: 0 while the name is on its way, 1 once it is
+//! as many hashes of a folder's number and a name, in ascending order. All of these are numbers of
+//! 8 bytes, little-endian. Then a byte for each hash: 0 while the name is on its way, 1 once it is
 //! there or cannot come. Two names of the same hash are one entry, on its way until the first of
 //! them is there.
 //!

@@ -258,8 +258,8 @@ impl<'p> Way<'p> {
         }
     }
 
-    /// Has the front wait where a stage is to bring what has the last name. That is asked before the
-    /// name is looked up: what is not on its way any more is found then.
+    /// Has the front wait where a stage is to bring what has the last name. That is asked before
+    /// the name is looked up: what is not on its way any more is found then.
     fn check_unexpected(&self, fs: &Fs) -> Answer<()> {
         match self.folder.expected {
             Some(list) if self.last == Last::Name && fs.has(list, self.folder.ino, self.name()) => {

@@ -17,10 +17,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// What tells a file's present state from any other: if all of it is the same, the bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What tells a file's present state from any other: if all of it is the same, the bytes are. The
+/// file system is left out: after a reboot, or when it is mounted anew, it may have another number.
+#[derive(Clone, Copy, Debug, Eq)]
 pub struct Seen {
-    /// The file system.
+    /// The file system, as long as it is mounted.
     pub dev: u64,
     /// The file.
     pub ino: u64,
@@ -30,6 +31,13 @@ pub struct Seen {
     pub written: i64,
     /// When anything of it changed, in ns since 1970.
     pub changed: i64,
+}
+
+impl PartialEq for Seen {
+    fn eq(&self, other: &Seen) -> bool {
+        let state = |seen: &Seen| (seen.ino, seen.size, seen.written, seen.changed);
+        state(self) == state(other)
+    }
 }
 
 impl Seen {
