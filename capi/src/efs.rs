@@ -245,22 +245,23 @@ fn plain(path: &Path) -> PathBuf {
     path
 }
 
-/// The device of a backend, by its id or type; `None`: it is none of the job's. A request that
-/// names no backend means any.
-fn backend(named: *const c_char) -> Result<Option<Option<u32>>> {
-    let named = raw::text_or("efs_backend", named, "")?;
+/// The device of a backend, by its id or type, where the pool has several. A request that names no
+/// backend means any.
+fn device_of(backend: *const c_char) -> std::result::Result<Option<u32>, Code> {
+    let named = raw::text_or("efs_backend", backend, "").map_err(|_| Code::Invalid)?;
     if named.is_empty() {
-        return Ok(Some(None));
+        return Ok(None);
     }
     let known = std::env::var("ENGRAM_BACKENDS").unwrap_or_default();
     let mut known = known.lines().map(|line| line.split_once('\t').unwrap_or((line, "")));
-    Ok(known.find(|(name, _)| *name == named).map(|(_, device)| device.parse().ok()))
+    let found = known.find(|(name, _)| *name == named);
+    found.map(|(_, device)| device.parse().ok()).ok_or(Code::Invalid)
 }
 
 fn ask(block: *mut Iocb, request: Request) -> std::result::Result<(), Code> {
     let told = raw::of_mut("efs_iocb", block).map_err(|_| Code::Invalid)?;
     let path = raw::path("efs_path", told.path).map_err(|_| Code::Invalid)?;
-    let device = backend(told.backend).ok().flatten().ok_or(Code::Invalid)?;
+    let device = device_of(told.backend)?;
     if told.offset != 0 {
         return Err(Code::Invalid);
     }

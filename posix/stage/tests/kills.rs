@@ -195,7 +195,7 @@ fn names_in(fs: &Fs, folder: engram_fs::Ino) -> Vec<String> {
 struct Room {
     folder: PathBuf,
     expected: BTreeMap<String, Vec<u8>>,
-    _room: tempfile::TempDir,
+    _place: tempfile::TempDir,
 }
 
 /// How a process has ended that was to die.
@@ -216,7 +216,7 @@ impl Room {
         fill(&from);
         let create = CreateOptions { size: 96 * MIB, force: true, ..CreateOptions::default() };
         Pool::create(&folder.join("pool"), &create).unwrap().close();
-        Room { expected: contents(&from), folder, _room: room }
+        Room { expected: contents(&from), folder, _place: room }
     }
 
     fn pool(&self) -> Pool {
