@@ -8,8 +8,9 @@ use engram::{
     Permit, Seek, View,
 };
 
+use crate::changes::{Changes, Time};
 use crate::errno::{Errno, Result, gone_is_stale, refuse};
-use crate::fs::{Fs, Ino};
+use crate::fs::{Fs, Ino, now};
 use crate::stat::{Defaults, NodeKind, Stat};
 
 /// So much is copied from file to file at a time.
@@ -241,6 +242,20 @@ impl HandleCore {
         }
     }
 
+    /// Says that it was written now, as Linux does of a range that is given space, also where that
+    /// changes nothing.
+    fn touch(&self) -> Result<()> {
+        if self.set_times(Some(now()?), None)? {
+            return Ok(());
+        }
+        let written = Some(Time::Now);
+        match self.fs.change(self.ino, Changes { written, ..Changes::default() }) {
+            // It has no name any more, and no record that could say so.
+            Err(error) if [libc::ENOENT, libc::ESTALE].contains(&error.code) => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
     /// What is known of it once it has no name.
     pub fn stat_nameless(&self, defaults: Defaults) -> Result<Stat> {
         Stat::of_object(&self.file()?.info().map_err(gone_is_stale)?, 0, defaults)
@@ -413,7 +428,10 @@ impl Handle {
         let file = self.core.file()?;
         let keep = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
         let done = match mode & !libc::FALLOC_FL_KEEP_SIZE {
-            0 => file.allocate(offset, len, keep),
+            0 => {
+                file.allocate(offset, len, keep).map_err(|error| kept_size(file, error))?;
+                return self.core.touch();
+            }
             libc::FALLOC_FL_PUNCH_HOLE if keep => file.punch(offset, len),
             libc::FALLOC_FL_ZERO_RANGE => zero_range(file, offset, len, keep),
             _ => refuse!(EOPNOTSUPP, "fallocate with the flags {mode:#x} is not offered"),
