@@ -306,7 +306,8 @@ class Machine(RuleBasedStateMachine):
             if key[0] != "inside" or self.open[key].flags & os.O_ACCMODE:
                 self.do(key[0], "write_at", key[1], place, data)
             return
-        if way == "here":
+        # A place in a folder means something where the kernel has given it, and nothing elsewhere.
+        if way == "here" and self.open[key].kind == "file":
             self.do(key[0], "seek", key[1], place, os.SEEK_SET)
         self.do(key[0], "write", key[1], data)
 
