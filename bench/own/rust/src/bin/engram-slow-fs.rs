@@ -30,7 +30,10 @@ use fuser::{
 type Given<T> = Result<T, Errno>;
 
 /// A process is a stream for so long after it has moved bytes.
-const RECENT: Duration = Duration::from_millis(300);
+const RECENT: Duration = Duration::from_millis(50);
+/// The bucket's depth, as time: a client of such a file system reads ahead and writes behind, so
+/// that a stream of one request after the other does not wait for the way of each.
+const DEPTH: Duration = Duration::from_millis(10);
 /// The kernel asks again each time.
 const KEPT: Duration = Duration::ZERO;
 /// So many requests are served at a time: streams wait in the bucket, not before it.
@@ -90,7 +93,7 @@ impl Bucket {
         let others = count(&[0, 1]).saturating_sub(1) as f64;
         let mixed = if count(&[0]) > 0 && count(&[1]) > 0 { self.mixed } else { 1.0 };
         let rate = self.rate / (1.0 + self.more * others) / mixed;
-        self.free = self.free.max(now) + Duration::from_secs_f64(bytes as f64 / rate);
+        self.free = self.free.max(now - DEPTH) + Duration::from_secs_f64(bytes as f64 / rate);
         self.free
     }
 }
