@@ -93,7 +93,8 @@ impl Bucket {
         let others = count(&[0, 1]).saturating_sub(1) as f64;
         let mixed = if count(&[0]) > 0 && count(&[1]) > 0 { self.mixed } else { 1.0 };
         let rate = self.rate / (1.0 + self.more * others) / mixed;
-        self.free = self.free.max(now - DEPTH) + Duration::from_secs_f64(bytes as f64 / rate);
+        self.free = self.free.max(now.checked_sub(DEPTH).unwrap_or(now))
+            + Duration::from_secs_f64(bytes as f64 / rate);
         self.free
     }
 }
