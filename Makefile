@@ -1,14 +1,16 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
-# bench bench-mpi bench-active bench-doors bench-posix bench-stage evaluate hot versus crash power
-# stage-crash corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean help.
-# Each sets up what it needs.
+# bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster evaluate hot
+# versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install
+# lint layers supply msrv aarch64 fmt clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
 BIN := .venv/bin
 RUST := Cargo.toml .cargo/config.toml python/Cargo.toml \
-	$(wildcard engine/Cargo.toml engine/*/Cargo.toml engine/*/build.rs posix/*/Cargo.toml) \
-	$(shell find engine/src engine/*/src posix/*/src python/src -name '*.rs' -o -name '*.c')
+	$(wildcard engine/Cargo.toml engine/*/Cargo.toml engine/*/build.rs posix/*/Cargo.toml \
+		cluster/*/Cargo.toml) \
+	$(shell find engine/src engine/*/src posix/*/src cluster/*/src python/src \
+		-name '*.rs' -o -name '*.c')
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 MIRI := nightly-2026-05-20
 FUZZ := query_parser records rows segments pages trace_lines
@@ -22,8 +24,9 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
-	bench bench-mpi bench-active bench-doors bench-posix bench-stage evaluate hot versus crash power \
-	stage-crash corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean
+	bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster evaluate hot \
+	versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install \
+	lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -31,7 +34,7 @@ help: ## What can be made
 demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (a minute)
 	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
 
-TESTED := $(BIN)/.built $(BIN)/.library $(BIN)/.native
+TESTED := $(BIN)/.built $(BIN)/.cluster $(BIN)/.library $(BIN)/.native
 test: $(TESTED) ## All tests: the engine's, then the package's (40 minutes)
 	@$(MAKE) --silent test-engine
 	@$(MAKE) --silent test-package
@@ -74,8 +77,11 @@ bench-posix: $(BIN)/.built ## Files by Fs and a mount, beside tmpfs and a null F
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.files $(ARGS))
 	@case "$(ARGS)" in "") $(BIN)/python -m bench.files.ecdf $(POSIX);; esac
 
-bench-stage: $(BIN)/.built ## Stages beside cp, rsync and the paper's Table 3 (10 minutes; 2)
+bench-stage: $(BIN)/.built ## Stages beside cp, rsync and the paper's Table 3 (15 minutes; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.stage $(ARGS))
+
+bench-cluster: $(BIN)/.cluster ## A cluster beside sockets, etcd, a pool and Dask (15 minutes; 2)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.cluster $(ARGS))
 
 PARTS := queries million policies index-bytes index-time search-space end-to-end
 evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure it (5 minutes)
@@ -121,6 +127,22 @@ CORRUPTIONS ?= 2000
 corrupt: ## Damage at random places of a pool, found and salvaged (minutes; CORRUPTIONS=, SEED=)
 	$(call step,Damaging a pool $(CORRUPTIONS) times,CORRUPTIONS=$(CORRUPTIONS) cargo test --quiet \
 		-p engram-store --features faults --test damage -- --nocapture whatever)
+
+HISTORIES ?= 100000
+SIMULATE := cargo run --quiet --release -p engram-simulate --
+cluster: $(BIN)/.cluster ## The module with which nodes are one store, engram://NAME (minutes)
+
+ROUNDS ?= 5
+cluster-faults: $(BIN)/.cluster $(BIN)/.native ## Hosts that fail (15 minutes; ROUNDS=5 SEED=)
+	$(call step,Failing hosts of a cluster at work,PYTHONPATH=tests $(BIN)/python -m cluster.faults \
+		--rounds $(ROUNDS) $(SEED:%=--seed %) $(ARGS))
+
+simulate: ## Histories of a cluster that only a seed decides (half an hour; HISTORIES=100000 SEED=)
+	$(call step,Running histories of 5 nodes,$(SIMULATE) 5 $(HISTORIES) --seed $(or $(SEED),0))
+	$(call step,Running histories of 64 nodes,\
+		$(SIMULATE) 64 $$(( $(HISTORIES) / 40 )) --seed $(or $(SEED),0))
+	$(call step,Running histories of 1024 nodes,\
+		$(SIMULATE) 1024 $$(( $(HISTORIES) / 400 )) --seed $(or $(SEED),0))
 
 model: ## Leases and reuse in every order of their steps, and with defects built in (2 minutes)
 	$(call step,Running the model of leases as it is and with defects,$(PYTHON) scripts/model.py)
@@ -236,6 +258,14 @@ MIRI_FLAGS := -Zmiri-disable-isolation -Zmiri-num-cpus=3 -Zmiri-ignore-leaks
 		cargo +$(MIRI) miri test --quiet --target-dir target/miri -p engram-columns \
 		-p engram-records --lib)
 
+# A module of its own: what one node needs is built without it.
+CLUSTER := python/engram/cluster/_cluster.so
+$(BIN)/.cluster: $(BIN)/.built $(wildcard cluster/*/Cargo.toml) $(shell find cluster -name '*.rs')
+	$(call step,Building the module of clusters (a minute or two),cargo build --quiet --release \
+		-p engram-cluster-python && install -m 755 \
+		$(or $(CARGO_TARGET_DIR),target)/release/lib_cluster.so $(CLUSTER))
+	@touch $@
+
 # What tests install (`prefix` in tests/conftest.py).
 $(BIN)/.library: $(BIN)/.installed $(RUST) capi/Cargo.toml $(wildcard capi/src/*.rs)
 	$(call step,Building the C library (a minute or two),cargo build --quiet --release -p engram-capi)
@@ -262,7 +292,7 @@ $(POSIX_SUITES):
 		--root target/tools $(@F) --version $(VERSION) 2>/dev/null)
 
 $(BIN)/.native: $(BIN)/.installed tests/native.py
-	$(call step,Looking for MPI$(COMMA) Fortran$(COMMA) FUSE and what else some tests use,\
+	$(call step,Looking for MPI$(COMMA) Fortran$(COMMA) FUSE$(COMMA) etcd and more for some tests,\
 		$(BIN)/python tests/native.py)
 	@touch $@
 

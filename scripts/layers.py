@@ -15,6 +15,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,6 +23,7 @@ PAGE = ROOT / "ARCHITECTURE.md"
 OPENS = "<!-- layers: `make layers` writes this from the manifests -->\n"
 CLOSES = "<!-- end of layers -->\n"
 FAMILY = "engram-"
+COLUMNS = 118
 NAMED = "These manifests also name crates that follow from the drawing:"
 
 
@@ -105,8 +107,8 @@ def drawing(crates: dict[str, dict[str, Any]]) -> str:
     table = rows(crates)
     wide = [max(len(row[column]) for row in table) for column in range(2)]
     lines = [f"{n:<{wide[0]}}  {a:<{wide[1]}}  {d}".rstrip() for n, a, d in table]
-    named = [f"{name:<{wide[0]}}  {arrow}" for name, arrow in besides(crates)]
-    return "\n".join([*_block(lines), "", NAMED, "", *_block(named), ""])
+    named = "; ".join(f"{name} {arrow}" for name, arrow in besides(crates))
+    return "\n".join([*_block(lines), "", NAMED, "", *_block(wrap(named, COLUMNS)), ""])
 
 
 def _block(lines: list[str]) -> list[str]:

@@ -163,3 +163,12 @@ def prefix(once: native.Once) -> Path:
         native.run("make", "-C", native.ROOT, "install", f"PREFIX={folder}", patience=1200)
 
     return once("prefix", install)
+
+
+@pytest.fixture
+def sound(pool: engram.Pool) -> Iterator[None]:
+    """See to it that whatever a test has done leaves a pool that is sound."""
+    path = pool.path
+    yield
+    if Path(path).exists():
+        assert engram.verify(path).problems == []

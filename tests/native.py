@@ -1,4 +1,4 @@
-"""What tests of the C library and of mounts need of the machine, and how they use it.
+"""What tests of the C library, of mounts and of clusters need of the machine, and how they use it.
 
 Run as a program, it installs what is missing, where apt and root can. What is still missing then
 has its tests skipped, with the reason.
@@ -10,14 +10,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests/capi"
@@ -34,8 +35,16 @@ PACKAGES = {
     "fusermount3": "fuse3",
     "rsync": "rsync",
     "flock": "util-linux",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "etcd": "etcd-server",
+    "etcdctl": "etcd-client",
 }
 """Programs, and the packages of Debian that have them."""
+SERVICES = {"etcd-server": "etcd"}
+"""Packages that have the system start a service with each boot: tests start their own alone."""
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+"""Where programs are looked for: those of the system, too."""
 
 Once = Callable[[str, Callable[[Path], None]], Path]
 """Makes a folder of this name, which is filled once for all processes of the tests."""
@@ -46,28 +55,55 @@ PATIENCE = 120
 """Seconds after which a program hangs: none takes more than a few."""
 
 
-def install() -> str:
-    """Install what is missing, where that can be; give what is missing still, and why."""
-    missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+def install(packages: Mapping[str, str] = PACKAGES) -> str:
+    """Install what is missing, where that can be; give what is missing still, and why.
+
+    No daemon of a package is started, now or with the next boot.
+    """
+    missing = sorted({packages[program] for program in lacking(packages)})
     if not missing:
         return ""
     names = " ".join(missing)
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         return f"these Debian packages are missing: {names}"
-    for command in (
-        ["apt-get", "update", "-q"],
-        ["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            return f"{' '.join(command)}: {done.stderr.strip()[-500:]}"
+    with no_daemons():
+        for command in (
+            ["apt-get", "update", "-q"],
+            ["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                return f"{' '.join(command)}: {done.stderr.strip()[-500:]}"
+    services = [SERVICES[package] for package in missing if package in SERVICES]
+    if services and shutil.which("systemctl"):
+        line = ["systemctl", "disable", "--quiet", *services]
+        subprocess.run(line, capture_output=True, check=False)
     return ""
+
+
+@contextmanager
+def no_daemons() -> Iterator[None]:
+    """Keep the scripts of packages from starting daemons: `policy-rc.d` says no meanwhile."""
+    policy = Path("/usr/sbin/policy-rc.d")
+    ours = not policy.exists()
+    if ours:
+        policy.write_text("#!/bin/sh\nexit 101\n", encoding="ascii")
+        policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        if ours:
+            policy.unlink()
+
+
+def lacking(programs: Iterable[str]) -> list[str]:
+    """Return which of these programs are not here."""
+    return [program for program in programs if shutil.which(program, path=PATH) is None]
 
 
 def need(*programs: str) -> None:
     """Skip the test unless these programs are here."""
-    missing = [f"{name} ({PACKAGES[name]})" for name in programs if shutil.which(name) is None]
-    if missing:
+    if missing := [f"{name} ({PACKAGES[name]})" for name in lacking(programs)]:
         pytest.skip(f"needs {', '.join(missing)}")
 
 
@@ -125,5 +161,5 @@ if __name__ == "__main__":
     reason = install()
     if reason:
         sys.stderr.write(
-            f"    some tests of the C library and of mounts will be skipped: {reason}\n"
+            f"    some tests of the C library, mounts and clusters will be skipped: {reason}\n"
         )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("engine", "crash", "capi", "posix")
+FOLDERS = ("engine", "crash", "capi", "posix", "cluster")
 """The crates below these are tested, if they have a test."""
 
 A_TEST = re.compile(r"#\[test\]|^#!\[doc = .*```|^\s*//[/!] ```", re.MULTILINE)

@@ -44,7 +44,9 @@ exec 9> "$lock"; flock 9; flock -u 9; other "let go of by a child"
 flock 9; (flock -u 9); other "let go of by a subshell"
 flock 9; sleep 1000 & exec 9>&-; other "a child lives on"
 kill $!; wait $! 2> /dev/null; other "killed"
-exec 9> "$lock"; flock 9; sleep 1000 9>&- & exec 9>&-; other "a child without it lives on"
+exec 9> "$lock"; flock 9; sleep 1000 9>&- &
+until read -r name < /proc/$!/comm && [ "$name" = sleep ]; do :; done
+exec 9>&-; other "a child without it lives on"
 kill $!; wait $! 2> /dev/null
 exec 9> "$lock"; flock -s 9; flock -ns "$lock" true; echo "shared: $?"; other "shared"
 exec 8>&9 9>&-; other "by another number"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import cluster
 import engram
-from cluster import Cluster
+import own_slurm
 from engram.jobs import registry
 from engram.slurm import work
 from engram.slurm.folder import prepare
 from engram.slurm.plan import Asked, Plan, RefusedError, of_comment
 from native import ROOT
+from own_slurm import Cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -290,18 +290,18 @@ def test_a_folder_of_another_user_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_a_job_finds_its_data_and_leaves_its_results() -> None:
-    if why := cluster.why_not():
+    if why := own_slurm.why_not():
         pytest.skip(why)
     with Cluster() as slurm:
         folder = slurm.tree("in put", {"numbers": "3\n1\n2\n"})
-        results = slurm.home(cluster.USERS[0]) / "out"
+        results = slurm.home(own_slurm.USERS[0]) / "out"
         job = slurm.submit(
             [
                 "pool=engram capacity=32M",
                 f'stage_in source="{folder}" dest=in type=directory',
                 f"stage_out source=out dest={results}",
             ],
-            cluster.in_pool("mkdir /p/out && sort /p/in/numbers >/p/out/sorted"),
+            own_slurm.in_pool("mkdir /p/out && sort /p/in/numbers >/p/out/sorted"),
         )
         slurm.wait(job, "COMPLETED")
         slurm.wait_until_torn_down(job)

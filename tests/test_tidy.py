@@ -39,10 +39,17 @@ UNSAFE = {
     "engine/catalog/src/catalog/lmdb": "the LMDB wrapper",
     "engine/catalog/src/catalog/growth.rs": "the mapped growth page",
     "engine/records/src/chunked/work.rs": "a caller's buffer, filled by several threads",
+    "cluster/driver/src/lock.rs": "a lock's descriptor, closed in forked children",
+    "cluster/python/src/buffer.rs": "a caller's buffer, used while the interpreter is let go of",
+    "cluster/python/src/engine.rs": "the address of the engine's table of functions",
+    "cluster/parts/src/": "an engine that is reached by a table of C functions",
+    "cluster/holding/src/": "the engine's side of that table",
     "python/src/view": "numpy arrays on the pool's memory",
     "capi/src/": "what C gives and is given; exported names",
     "posix/preload/": "libc's own functions, as programs call them; memory shared by processes",
     "crash/src/": "a harness of tests: forks, signals, memory that outlives its writer",
+    "cluster/wire/src/server/kernel.rs": "a signal, held back; what a socket has yet to send",
+    "cluster/wire/examples/": "mapped memory, which a measurement fills",
     "bench/own/rust/src/bare.rs": "LMDB without a wrapper, to compare with",
     "bench/own/rust/src/counting.rs": "an allocator that counts its bytes",
 }
@@ -191,7 +198,7 @@ def test_the_ratchet_names_only_what_is_still_long() -> None:
 
 def test_no_parameter_takes_a_tuple_apart() -> None:
     """What has two names has two parameters, or a struct; a macro's `(a, b) in …` is neither."""
-    folders = ("engine/", "capi/", "posix/", "python/src/", "crash/", "bench/", "fuzz/")
+    folders = ("engine/", "capi/", "posix/", "cluster/", "python/src/", "crash/", "bench/", "fuzz/")
     names = [name for name in sources(".rs") if name.startswith(folders)]
     apart = re.compile(r"(?:#\[.*?\] ?)*&?\(.*?\) ?:(?!:)")
     parameters = [(name, *each) for name in names for each in rust_parameters(text(name))]
@@ -440,7 +447,9 @@ def test_the_glossary_has_each_word_once() -> None:
         re.findall(
             r"^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union) (\w+)",
             "\n".join(
-                text(name) for name in sources(".rs") if re.match(r"(engine|posix)/.*src/", name)
+                text(name)
+                for name in sources(".rs")
+                if re.match(r"(engine|posix|cluster)/.*src/", name)
             ),
             flags=re.MULTILINE,
         )
@@ -498,7 +507,16 @@ def python_names(source: str) -> Iterator[str]:
 def ours(name: str) -> bool:
     """Tell whether a file is of the engine, its doors, the package, or one of their tests."""
     return name.startswith(
-        ("engine/", "capi/", "posix/", "python/src/", "python/engram/", "crash/", "tests/")
+        (
+            "engine/",
+            "capi/",
+            "posix/",
+            "cluster/",
+            "python/src/",
+            "python/engram/",
+            "crash/",
+            "tests/",
+        )
     )
 
 
@@ -522,7 +540,11 @@ def test_comments_have_no_retired_jargon() -> None:
     assert not matches(RETIRED_IN_COMMENTS, names)
 
 
-CRATES = [name for name in tracked() if re.fullmatch(r"(?:engine|posix)/\w+/src/lib\.rs", name)]
+CRATES = [
+    name
+    for name in tracked()
+    if re.fullmatch(r"(?:engine|posix|cluster)/(?!python)\w+/src/lib\.rs", name)
+]
 
 
 @pytest.mark.parametrize("name", CRATES)

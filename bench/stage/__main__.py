@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from rich.console import Console
 from bench import report
 from bench.files import places
 from bench.setting import Setting
-from bench.stage import copies, many, paper, pauses
+from bench.stage import copies, many, network, paper, pauses
+from bench.stage.elsewhere import Elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,11 +30,12 @@ OUT = Path(__file__).parents[1] / "results" / "stage.json"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
 DISK = Path("/var/tmp")  # noqa: S108 - a folder on a disk
 COLUMNS = 150
-PARTS: dict[str, Callable[[Setting, Path], Iterator[Line]]] = {
+PARTS: dict[str, Callable[[Setting, Elsewhere], Iterator[Line]]] = {
     "copies": copies.lines,
     "many": many.lines,
     "pauses": pauses.lines,
     "paper": paper.lines,
+    "network": network.lines,
 }
 
 
@@ -44,6 +47,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="the JSON file")
     parser.add_argument("--where", type=Path, default=MEMORY, help=f"a folder ({MEMORY})")
     parser.add_argument("--disk", type=Path, default=DISK, help=f"a folder on a disk ({DISK})")
+    parser.add_argument("--pfs", type=Path, help="a parallel file system's folder, to be measured")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bound is missed")
     chosen = parser.parse_args()
     if chosen.out is None:
@@ -58,10 +62,15 @@ def main() -> int:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else COLUMNS)
     found: list[Line] = []
     start = time.monotonic()
-    with places.folder(chosen.where) as folder, places.folder(chosen.disk) as disk:
+    with ExitStack() as stack:
+        folder, disk = (
+            stack.enter_context(places.folder(where)) for where in (chosen.where, chosen.disk)
+        )
+        pfs = stack.enter_context(places.folder(chosen.pfs)) if chosen.pfs else None
+        elsewhere = Elsewhere(disk, pfs)
         setting = Setting(folder, chosen.quick, console.print)
         for part in chosen.only or list(PARTS):
-            for line in PARTS[part](setting, disk):
+            for line in PARTS[part](setting, elsewhere):
                 found.append(line)
                 setting.tell(f"{time.monotonic() - start:5.0f} s  {line.title}")
     console.print(report.table(found))

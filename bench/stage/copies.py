@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.setting import Setting
+    from bench.stage.elsewhere import Elsewhere
 
 FILES, SIZE = 8, 256 * MIB
 OUT_FILES, OUT_SIZE = 4, 128 * MIB
@@ -23,10 +24,10 @@ ROUNDS, QUICK = 5, 2
 IN_LIMIT, OUT_LIMIT = 0.9, 1.0
 
 
-def lines(setting: Setting, disk: Path) -> Iterator[Line]:
+def lines(setting: Setting, elsewhere: Elsewhere) -> Iterator[Line]:
     """Measure both ways."""
     yield from inward(setting)
-    yield outward(setting, disk)
+    yield outward(setting, elsewhere.disk)
 
 
 def inward(setting: Setting) -> Iterator[Line]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import engram
+import engram.stage
 
 if TYPE_CHECKING:
     from typing import BinaryIO

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.setting import Setting
+    from bench.stage.elsewhere import Elsewhere
 
 FILES, SIZE = 10_000, 4096
 ROUNDS, QUICK = 5, 2
@@ -24,7 +25,7 @@ IN_LIMIT, OUT_LIMIT, RSYNC_LIMIT, AGAIN_LIMIT = 1.0, 0.8, 3.0, 2.0
 ENGRAM, CP, RSYNC = "engram", "cp -r", "rsync -a"
 
 
-def lines(setting: Setting, _disk: Path) -> Iterator[Line]:
+def lines(setting: Setting, _elsewhere: Elsewhere) -> Iterator[Line]:
     """Measure both ways, and again."""
     count = setting.scaled(FILES)
     rounds = QUICK if setting.quick else ROUNDS

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.setting import Setting
+    from bench.stage.elsewhere import Elsewhere
 
 FILES, SIZE = 8, 512 * MIB
 MEMORY_LIMIT = 300 * MIB
@@ -31,7 +32,7 @@ RATE_LIMIT = 5.0
 LOOK_S = 0.01
 
 
-def lines(setting: Setting, _disk: Path) -> Iterator[Line]:
+def lines(setting: Setting, _elsewhere: Elsewhere) -> Iterator[Line]:
     """Measure with 4 GiB."""
     size = setting.scaled(SIZE)
     source = made.files(setting.folder / "large", FILES, size)

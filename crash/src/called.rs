@@ -178,7 +178,9 @@ fn overwrite(mut file: File, slot: usize, version: u64, from: u32, words: u32) -
             file.seek(SeekFrom::Start(at))?;
             file.write(&data).map(|count| all_of(count, &data))
         }
-        3 => {
+        // A stream that has sought begins in the middle of its buffer, and writes in two calls: a
+        // death between them leaves a size that no single call leaves.
+        3 if end <= file.metadata()?.len() => {
             let stream = Stream::of(file, "r+", data.len())?;
             stream.seek(at)?;
             stream.write(&data)

@@ -291,7 +291,7 @@ impl Choice {
     }
 
     fn batch(&mut self) -> Operation {
-        let many = 2 + self.random.below(6) as u8;
+        let many = 2 + self.random.below(10) as u8;
         Operation::Batch { seed: self.random.any(), version: self.version, many }
     }
 
@@ -349,13 +349,16 @@ impl Choice {
 /// What a batch does: operations that follow from its seed. Their versions are its own.
 pub fn batch(seed: u64, version: u64, many: u8) -> Vec<Operation> {
     let mut choice = Choice { random: Random(seed), version };
+    // Space for values of one length is reserved ahead.
+    let alike = choice.random.percent(50).then(|| choice.large());
     let within = |choice: &mut Choice| {
         let name = Name::any(&mut choice.random);
-        match choice.random.below(8) {
-            0..3 => choice.put(),
-            3 | 4 => choice.allocate(name),
-            5 => Operation::Delete { name },
-            6 => Operation::Rename { old: name, new: Name::any(&mut choice.random) },
+        match (choice.random.below(8), alike) {
+            (0..5, Some(words)) => Operation::Put { name, version, words, index: 0 },
+            (0..3, None) => choice.put(),
+            (3 | 4, None) => choice.allocate(name),
+            (5, _) => Operation::Delete { name },
+            (6, _) => Operation::Rename { old: name, new: Name::any(&mut choice.random) },
             _ => Operation::Annotate { name, version },
         }
     };

@@ -40,6 +40,7 @@ __all__ = [
     "allocate_text",
     "append",
     "array_field",
+    "array_of_packed",
     "attr_delete",
     "attr_get",
     "attr_items",
@@ -61,6 +62,8 @@ __all__ = [
     "destroy",
     "drain_queue",
     "drop_stage",
+    "dtype_bytes",
+    "dtype_of",
     "find",
     "flush",
     "follow",
@@ -83,6 +86,9 @@ __all__ = [
     "object_infos",
     "open_for_write",
     "pace_stage",
+    "packed",
+    "packed_attrs",
+    "parts_table",
     "path_of",
     "paths_of",
     "posix_of",
@@ -111,6 +117,7 @@ __all__ = [
     "symlink",
     "transfer",
     "transfer_all",
+    "unpacked",
     "upgrade",
     "verify",
     "view",
@@ -390,6 +397,8 @@ class StageReport:
     @property
     def seconds(self) -> float: ...
     @property
+    def changed(self) -> list[str]: ...
+    @property
     def troubles(self) -> list[tuple[str, str]]: ...
 
 def check_manifest(folder: str) -> StageReport: ...
@@ -537,6 +546,7 @@ class Query:
     @property
     def fields(self) -> list[tuple[int, str]]: ...
     def oids(self, namespace: Namespace, group: int) -> _Oids: ...
+    def keyed(self, namespace: Namespace, group: int) -> list[tuple[str, bytes]]: ...
     def count(self, namespace: Namespace, group: int) -> int: ...
     def count_attributes(self, namespace: Namespace, group: int) -> int: ...
     def attribute_keys(self, namespace: Namespace, group: int) -> list[tuple[str, int]]: ...
@@ -745,3 +755,19 @@ def index_stats(
 def drain_queue(namespace: Namespace, most: int) -> int: ...
 def maintain(namespace: Namespace) -> int: ...
 def reindex(namespace: Namespace, group: int, mode: _Index) -> int: ...
+def parts_table() -> int: ...
+def packed(value: Any, dims: Any = None, attrs: Any = None) -> tuple[bytes, bytes]: ...
+def packed_attrs(attrs: Any) -> bytes: ...
+def unpacked(
+    head: bytes,
+) -> tuple[
+    Literal["array", "blob", "strings", "group"],
+    Any,
+    tuple[int, ...],
+    list[str] | None,
+    list[tuple[str, Any]],
+    tuple[int, int, int, int, int, int, bool] | None,
+]: ...
+def array_of_packed(head: bytes, data: bytes) -> Any: ...
+def dtype_bytes(dtype: DTypeLike) -> bytes: ...
+def dtype_of(data: bytes) -> np.dtype[Any]: ...

@@ -79,6 +79,30 @@ class BusyError(EngramError):
     """Somebody else holds it, or changed it meanwhile."""
 
 
+class NodeAwayError(BusyError):
+    """A node of the cluster is away, or does not answer: which, and since when. Try again later."""
+
+
+class FencedError(BusyError):
+    """The host's node is no member for the moment: nothing of it can be published."""
+
+
+class CoordinatorError(BusyError):
+    """Etcd does not answer: what is open reads on, and nothing can be published."""
+
+
+class ConflictError(BusyError):
+    """Somebody else has changed the name in between: look it up again."""
+
+
+class PartsLostError(NotFoundError):
+    """Parts of an array are lost for good: which."""
+
+
+class PartialResultError(BusyError):
+    """Some nodes have not answered a query: which, and why. `partial=True` does without them."""
+
+
 class FormatError(EngramError, ValueError):
     """Not a pool, a half-created or a newer one; a file of unknown or broken format."""
 

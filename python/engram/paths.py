@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from engram.errors import ArgumentError, InvalidNameError, NotFoundError
 
@@ -10,6 +11,13 @@ POOL_FILE = "pool.toml"
 
 PROTOCOL = "engram"
 """What a URL into a pool begins with: `engram:///dev/shm/pool/run-17`."""
+
+
+class ClusterPath(NamedTuple):
+    """A group of an open cluster, as what opens datasets is given it."""
+
+    cluster: Any
+    path: str
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:

@@ -61,7 +61,7 @@ def ask(namespace: _engram.Namespace, group: int, expr: Any, asked: Asked) -> "Q
         )
     query = _engram.Query(
         text_of(expr),
-        None if asked.order_by is None else _ordering(asked.order_by),
+        None if asked.order_by is None else order_text(asked.order_by),
         None if asked.limit is None else whole_number("limit", asked.limit, 0),
         asked.consistency == "eventual",
         None if asked.threads is None else whole_number("threads", asked.threads, 1),
@@ -83,12 +83,12 @@ def text_of(expr: Any) -> str:
     )
 
 
-def _ordering(order_by: Any) -> str:
+def order_text(order_by: Any) -> str:
     """Write what to order by in the query language."""
     if isinstance(order_by, str | Field):
         return str(order_by)
     if isinstance(order_by, Sequence) and order_by:
-        return ", ".join(_ordering(part) for part in order_by)
+        return ", ".join(order_text(part) for part in order_by)
     raise ArgumentError(
         f"order_by {order_by!r} is no order: give a str such as 'temperature desc, @path', or a "
         "list of them"

@@ -32,13 +32,15 @@ from engram.pool import open as open_pool
 from engram.size import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
     AnyPool = Pool | Namespace | str | os.PathLike[str]
     Device = int | str | os.PathLike[str]
 
 __all__ = [
     "Dropped",
+    "Early",
     "InOptions",
     "OutOptions",
     "Progress",
@@ -69,6 +71,7 @@ _Told = TypeVar("_Told")
 _COLUMNS = 2
 """A list of files has so many at most."""
 _SLOTS_MOST = 1024
+_WORK = ".engram-stage"
 _SHOWN = 5
 """So many of the files that would be lost are named."""
 
@@ -142,6 +145,41 @@ class Progress(NamedTuple):
     """How many bytes those have."""
 
 
+class Early(NamedTuple):
+    """How much of a stage-in has to be there before its job begins."""
+
+    nbytes: int
+    """So many bytes."""
+    files: int
+    """So many files."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read "2GiB" or "100files".
+
+        Raises
+        ------
+        ArgumentError
+            If it is neither.
+
+        """
+        why = f"early {text}: say how much is to be there: 2GiB, or 100files"
+        files = text.removesuffix("files").removesuffix("file").strip()
+        try:
+            found = cls(parse(text), 0) if files == text.strip() else cls(0, int(files))
+        except ValueError:
+            raise ArgumentError(why) from None
+        if max(found) < 1:
+            raise ArgumentError(why)
+        return found
+
+    def is_there(self, progress: Progress) -> bool:
+        """Say whether so much is there, or all there is."""
+        files = min(self.files, max(progress.files_in_all, 1))
+        nbytes = min(self.nbytes, max(progress.nbytes_in_all, 1))
+        return progress.files >= files and progress.nbytes >= nbytes
+
+
 class Report(NamedTuple):
     """What came of a stage."""
 
@@ -159,6 +197,8 @@ class Report(NamedTuple):
     """Whether all of it was done: nothing is in `troubles`, and nobody has stopped it."""
     troubles: tuple[Trouble, ...]
     """What could not be done, by path."""
+    changed: tuple[str, ...] = ()
+    """The sources that changed while they were read, and were read again."""
 
 
 class Status(NamedTuple):
@@ -277,7 +317,7 @@ class Stage:
             If one is no such number.
 
         """
-        self._native.set_pace(_rate(rate), files_per_second)
+        self._native.set_pace(_rate(rate), _per_second(files_per_second))
 
     def _close(self) -> None:
         if self._opened is not None:
@@ -294,7 +334,7 @@ def begin_in(
 
     The arguments, and what is raised, are those of `bring_in`.
     """
-    pairs = [(os.fspath(source), target) for source, target in sources.items()]
+    pairs = [(os.fspath(source), target) for source, target in _items(sources, "sources")]
     return _begin(pool, pairs, _with(options, "written"), inward=True)
 
 
@@ -334,7 +374,7 @@ def begin_out(
 
     The arguments, and what is raised, are those of `bring_out`.
     """
-    pairs = [(source, os.fspath(target)) for source, target in targets.items()]
+    pairs = [(source, os.fspath(target)) for source, target in _items(targets, "targets")]
     return _begin(pool, pairs, _with(options, "readback"), inward=False)
 
 
@@ -500,8 +540,9 @@ def drop(
     if not is_gone:
         shown = ", ".join(map(repr, lost[:_SHOWN])) + (", ..." if len(lost) > _SHOWN else "")
         raise BusyError(
-            f"{len(lost)} of {files} files of the stage {name!r} are nowhere else, and would be "
-            f"lost: {shown}; bring them out first, or drop it by force"
+            f"{len(lost)} of {files} files of the stage {name!r} are not outside as they are in "
+            f"the pool, and would be lost: {shown}; bring them out first, see that what they lie "
+            f"on is mounted, or drop it by force"
         )
     return Dropped(files, nbytes, tuple(lost))
 
@@ -522,7 +563,13 @@ def listed(file: "str | os.PathLike[str]") -> dict[str, str]:
 
     """
     found = {}
-    for number, line in enumerate(Path(file).read_text().splitlines(), 1):
+    for number, raw in enumerate(Path(file).read_bytes().splitlines(), 1):
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError:
+            raise FormatError(
+                f"{os.fspath(file)}:{number}: {raw!r} is no UTF-8: name its folder instead"
+            ) from None
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
@@ -555,7 +602,7 @@ def matching(pattern: str, to: str = "") -> dict[str, str]:
     base = Path(*parts[:plain])
     found = set(base.glob(str(Path(*parts[plain:])))) - {base}
     if not found:
-        raise NotFoundError(f"nothing matches {pattern!r}")
+        raise NotFoundError(f"nothing matches {pattern!r}: see what `ls -d {pattern}` finds")
     # What lies in a folder that is found comes with it.
     found = {path for path in found if found.isdisjoint(path.parents)}
     return {str(path): str(Path(to) / path.relative_to(base)) for path in sorted(found)}
@@ -626,11 +673,29 @@ def _report(native: "_engram.StageReport") -> Report:
         native.seconds,
         native.whole,
         troubles,
+        tuple(native.changed),
     )
 
 
 def _rate(rate: int | str | None) -> int | None:
-    return None if rate is None else parse(rate)
+    """Give a rate in bytes a second."""
+    if rate is None:
+        return None
+    why = 'pass bytes a second from 1 on, such as "200MiB", or None for no limit'
+    try:
+        nbytes = parse(rate)
+    except ArgumentError as error:
+        raise ArgumentError(f"rate: {error}") from None
+    if nbytes < 1:
+        raise ArgumentError(f"rate={rate!r}: {why}")
+    return nbytes
+
+
+def _per_second(files: int | None) -> int | None:
+    """Give how many files a second."""
+    if files is not None and files < 1:
+        raise ArgumentError(f"files_per_second={files}: pass at least 1, or None for no limit")
+    return files
 
 
 def _opened(pool: "AnyPool", namespace: str) -> tuple[Namespace, Pool | None]:
@@ -670,15 +735,41 @@ def _asked(pool: "AnyPool", namespace: str, ask: "Callable[[_engram.Namespace], 
             opened.close()
 
 
+def _items(pairs: object, name: str) -> "Iterable[tuple[Any, Any]]":
+    """Give what a mapping of paths has."""
+    if not isinstance(pairs, Mapping):
+        raise ArgumentError(
+            f"{name}={pairs!r}: pass a mapping that says for each path where it is to be, such as "
+            f'{{"case-7": "case-7"}}'
+        )
+    return pairs.items()
+
+
+def _check_places(pool: Path, pairs: list[tuple[str, str]], *, inward: bool) -> None:
+    """See that nothing goes into the pool's own folder, or comes from there."""
+    pool = pool.resolve()
+    for pair in pairs:
+        outside, inside = pair if inward else pair[::-1]
+        place = Path(outside).absolute()
+        place = place.parent.resolve() / place.name
+        if place == pool or pool in place.parents:
+            raise ArgumentError(f"{outside} lies in the pool's own folder, {pool}: name another")
+        if inward and place in pool.parents:
+            raise ArgumentError(f"{outside} holds the pool itself, {pool}: name what is beside it")
+        if Path(inside.strip("/")).parts[:1] == (_WORK,):
+            raise ArgumentError(f"{inside} is the stages' own folder in the pool: name another")
+
+
 def _begin(
     pool: "AnyPool", pairs: list[tuple[str, str]], options: OutOptions, *, inward: bool
 ) -> Stage:
     checked = _checked(pairs, options)
-    return _with_native(
-        pool,
-        options.get("namespace", "default"),
-        lambda native: _engram.Stage(native, options.get("name"), inward, pairs, checked),
-    )
+
+    def begin(native: "_engram.Namespace") -> "_engram.Stage":
+        _check_places(native.pool_path, pairs, inward=inward)
+        return _engram.Stage(native, options.get("name"), inward, pairs, checked)
+
+    return _with_native(pool, options.get("namespace", "default"), begin)
 
 
 def _checked(pairs: list[tuple[str, str]], options: OutOptions) -> "_engram._StageOptions":
@@ -704,7 +795,7 @@ def _checked(pairs: list[tuple[str, str]], options: OutOptions) -> "_engram._Sta
         "order": order,
         "listed": listed_paths,
         "rate": _rate(options.get("rate")),
-        "files_per_second": options.get("files_per_second"),
+        "files_per_second": _per_second(options.get("files_per_second")),
         "slots": None if (slots := options.get("slots")) is None else os.fspath(slots),
         "devices": _devices(options.get("device"), pairs),
     }

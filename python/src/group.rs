@@ -119,7 +119,7 @@ pub fn create_group(
 pub fn set_origin(py: Python<'_>, namespace: &Namespace, group: Gid, origin: &[u8]) -> Result<()> {
     let origin = origin.to_vec();
     let engine = namespace.engine();
-    Ok(py.detach(|| engine.set_origin(group, &origin))?)
+    Ok(py.detach(|| engine.set_origin(Member::Group(group), &origin))?)
 }
 
 /// All that is known of a group.

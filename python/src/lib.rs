@@ -23,6 +23,7 @@ mod lock;
 mod machine;
 mod member;
 mod namespace;
+mod parts;
 mod pool;
 mod query;
 mod salvage;
@@ -81,6 +82,10 @@ mod _engram {
     use crate::machine::{Standing, memory_limits, standing};
     #[pymodule_export]
     use crate::namespace::{Namespace, Space};
+    #[pymodule_export]
+    use crate::parts::{
+        array_of_packed, dtype_bytes, dtype_of, packed, packed_attrs, parts_table, unpacked,
+    };
     #[pymodule_export]
     use crate::pool::{DeviceInfo, NamespaceInfo, Pool, adopt, chmod, destroy, verify};
     #[pymodule_export]

@@ -6,7 +6,7 @@ use engram::query::{ast, parse};
 use engram::{Consistency, Gid, Kind, Oid, QueryOptions};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 
 use crate::array::ObjectInfo;
 use crate::error::{Result, argument};
@@ -75,6 +75,19 @@ impl Query {
         let (engine, options) = (namespace.engine(), self.below(namespace, group));
         let answer = py.detach(|| engine.query(&self.query, &options))?;
         Ok(PyArray1::from_vec(py, answer.oids))
+    }
+
+    /// The objects that it finds, in their order: the path of each, and the bytes by which it is
+    /// ordered among those of other pools.
+    fn keyed<'py>(
+        &self,
+        py: Python<'py>,
+        namespace: &Namespace,
+        group: Gid,
+    ) -> Result<Vec<(String, Bound<'py, PyBytes>)>> {
+        let (engine, options) = (namespace.engine(), self.below(namespace, group));
+        let found = py.detach(|| engine.query_keyed(&self.query, &options))?;
+        Ok(found.into_iter().map(|hit| (hit.path, PyBytes::new(py, &hit.key))).collect())
     }
 
     /// How many objects it finds.

@@ -15,8 +15,9 @@ use pyo3::prelude::*;
 use crate::error::{Failure, Result, argument};
 use crate::namespace::Namespace;
 
-/// Between two looks whether a stage has ended, or a signal has come.
-const BLINK: Duration = Duration::from_millis(20);
+/// Between two looks whether a stage has ended, or a signal has come: a part of the time waited so
+/// far, within these bounds.
+const BLINKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
 
 /// A stage at work, or one that has ended.
 #[pyclass(frozen, module = "engram._engram")]
@@ -42,6 +43,8 @@ pub struct StageReport {
     whole: bool,
     /// How long it took, in seconds.
     seconds: f64,
+    /// The sources that changed while they were read, and were read again.
+    changed: Vec<String>,
     /// What could not be done, and why.
     troubles: Vec<(String, String)>,
 }
@@ -55,6 +58,7 @@ impl From<Report> for StageReport {
             nbytes_reused: report.bytes_reused,
             whole: report.whole,
             seconds: report.took.as_secs_f64(),
+            changed: report.changed,
             troubles: report.troubles.into_iter().map(|one| (one.path, one.why)).collect(),
         }
     }
@@ -307,7 +311,8 @@ impl Stage {
             if timeout.is_some_and(|timeout| begun.elapsed().as_secs_f64() >= timeout) {
                 return Ok(None);
             }
-            py.detach(|| std::thread::sleep(BLINK));
+            let blink = (begun.elapsed() / 50).clamp(BLINKS[0], BLINKS[1]);
+            py.detach(|| std::thread::sleep(blink));
             py.check_signals().map_err(Failure::Python)?;
         };
         match ended {

@@ -29,7 +29,12 @@ SIZES = (768 * MIB, 256 * MIB)
 
 ENGINE_TESTS = {"space": ("pmem::", "devdax::"), "store": ("store::", "inplace::", "batch::")}
 """Programs, and the modules of each whose tests run here."""
-PACKAGE_TESTS = ("tests/test_array.py", "tests/test_view.py", "tests/test_batch.py")
+PACKAGE_TESTS = (
+    "tests/test_array.py",
+    "tests/test_view.py",
+    "tests/test_batch.py",
+    "tests/test_slurm_memory.py",
+)
 
 BOOT_SECONDS = 300
 TESTS_SECONDS = 3600

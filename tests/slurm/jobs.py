@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import cluster
 import engram
-from cluster import Cluster, in_pool, wait_for
+import own_slurm
 from native import ROOT
+from own_slurm import Cluster, in_pool, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-ALICE, BOB = cluster.USERS
+ALICE, BOB = own_slurm.USERS
 POOL = "pool=engram capacity=32M"
 WRITES = "mkdir -p /p/out && sort /p/in/numbers >/p/out/sorted"
 WAITS = " && while [ ! -e {go} ]; do sleep 0.2; done"
@@ -27,7 +27,7 @@ WAITS = " && while [ ! -e {go} ]; do sleep 0.2; done"
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Cluster]:
-    if why := cluster.why_not():
+    if why := own_slurm.why_not():
         pytest.skip(why)
     with Cluster() as made:
         yield made
@@ -77,7 +77,7 @@ class Job:
     def bring_by_hand(self) -> None:
         """Bring the results as the guide says, and see that they are whole."""
         line = (
-            f"{cluster.python()} -m engram stage out {self.pool} out --to {self.results}; exit $?"
+            f"{own_slurm.python()} -m engram stage out {self.pool} out --to {self.results}; exit $?"
         )
         said = self.slurm.run("sh", "-c", line, user=ALICE)
         assert self.is_brought(), said

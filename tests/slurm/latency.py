@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from cluster import Cluster, wait_for
+from own_slurm import Cluster, wait_for
 
 NOTHING = """
 for _, name in ipairs({ "job_process", "job_teardown", "setup", "data_in", "test_data_in",

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import cluster
 import engram
-from cluster import Cluster, wait_for
+import own_slurm
+from own_slurm import Cluster, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-ALICE = cluster.USERS[0]
+ALICE = own_slurm.USERS[0]
 BOTH = ("--nodes=2", "--ntasks-per-node=1")
 NODES = ("n1", "n2")
 MANY = "for n in $(seq 4000); do echo $n >/p/out/$n; done"
@@ -30,7 +30,7 @@ STEPS = ("measure", "begin", "end", "drop")
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Cluster]:
-    if why := cluster.why_not():
+    if why := own_slurm.why_not():
         pytest.skip(why)
     with Cluster(nodes=2) as made:
         yield made
@@ -48,7 +48,7 @@ def _nothing_is_left(slurm: Cluster) -> Iterator[None]:
 
 def engram_line(*words: str) -> str:
     """Return a call of `engram`, for a job or for a node."""
-    return shlex.join([cluster.python(), "-P", "-m", "engram", *words])
+    return shlex.join([own_slurm.python(), "-P", "-m", "engram", *words])
 
 
 def on_each(script: str) -> str:
@@ -110,7 +110,7 @@ def words_on(slurm: Cluster, node: str) -> dict[int, list[str]]:
     pid = (slurm.folder / f"{node}.namespaces").read_text().strip()
     home = Path(f"/proc/{pid}/ns/uts").readlink()
     found = {}
-    for one in cluster.processes_of(slurm.folder.name):
+    for one in own_slurm.processes_of(slurm.folder.name):
         try:
             words = Path(f"/proc/{one}/cmdline").read_bytes().decode().split("\0")
             is_there = Path(f"/proc/{one}/ns/uts").readlink() == home

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-import cluster
 import engram
-from cluster import Cluster, in_pool, wait_for
+import own_slurm
+from own_slurm import Cluster, in_pool, wait_for
 
-ALICE = cluster.USERS[0]
+ALICE = own_slurm.USERS[0]
 
 
 @pytest.fixture(autouse=True)
 def _slurm_is_here() -> None:
-    if why := cluster.why_not():
+    if why := own_slurm.why_not():
         pytest.skip(why)
 
 
@@ -71,17 +71,19 @@ def test_the_prolog_makes_a_pool_on_each_node() -> None:
 
 
 def test_what_a_killed_run_left_is_cleared() -> None:
-    makes = "import cluster, time\nwith cluster.Cluster() as c:\n print(c.folder, flush=True)\n "
+    makes = (
+        "import own_slurm, time\nwith own_slurm.Cluster() as c:\n print(c.folder, flush=True)\n "
+    )
     with subprocess.Popen(
         [sys.executable, "-c", makes + "time.sleep(600)"],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(cluster.__file__).parent,
+        cwd=Path(own_slurm.__file__).parent,
     ) as run:
         assert run.stdout is not None
         folder = Path(run.stdout.readline().strip())
-        assert cluster.processes_of(folder.name)
+        assert own_slurm.processes_of(folder.name)
         run.kill()
-    cluster.clear_what_killed_runs_left(older_than_s=0)
+    own_slurm.clear_what_killed_runs_left(older_than_s=0)
     assert not folder.exists()
-    assert not cluster.processes_of(folder.name)
+    assert not own_slurm.processes_of(folder.name)

@@ -16,7 +16,8 @@ sys.path.insert(0, str(HERE.parent))
 
 import latency  # noqa: E402 - as it imports that
 
-import cluster  # noqa: E402 - found by the line above
+import native  # noqa: E402 - found by the line above
+import own_slurm  # noqa: E402 - likewise
 
 
 def main() -> int:
@@ -25,10 +26,10 @@ def main() -> int:
     parser.add_argument("--bench", type=Path, metavar="FILE", help="measure, and write JSON there")
     parser.add_argument("--rounds", type=int, default=9, help="jobs of each kind")
     chosen, others = parser.parse_known_args()
-    if why := cluster.install() or cluster.why_not():
+    if why := native.install(own_slurm.PACKAGES) or own_slurm.why_not():
         sys.stdout.write(f"==> Skipped: {why}\n")
         return 0
-    cluster.clear_what_killed_runs_left()
+    own_slurm.clear_what_killed_runs_left()
     if chosen.bench:
         found = latency.measure(chosen.rounds)
         chosen.bench.write_text(json.dumps(found, indent=1) + "\n", encoding="ascii")

@@ -134,6 +134,7 @@ mod enabled {
         "file.flushed",
         "file.closed",
         "write.committed",
+        "batch.reserved",
         "batch.closed",
         "batch.rows",
         "batch.indexed",
@@ -148,6 +149,8 @@ mod enabled {
         "mode.closed",
         "mode.settled",
         "mode.described",
+        // A user's own realm.
+        "private.found",
         // Moves between realms (T0 to T5), and published versions.
         "transfer.marked",
         "transfer.reserved",

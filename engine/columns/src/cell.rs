@@ -129,6 +129,67 @@ pub(crate) fn rank(cell: &Cell<'_>) -> u8 {
     }
 }
 
+/// Appends bytes that are in the order of cells: those of two cells compare as [`total_order`]
+/// compares the cells. None begins another, so what follows them is compared only where the cells
+/// are equal.
+pub fn push_order(cell: &Cell<'_>, out: &mut Vec<u8>) {
+    out.push(rank(cell));
+    match cell {
+        Cell::Int(value) => push_number(*value < 0, value.unsigned_abs(), 0, out),
+        Cell::Big(value) => push_number(false, *value, 0, out),
+        Cell::Float(value) if value.is_nan() => {}
+        Cell::Float(value) => push_float(*value, out),
+        Cell::Time(value) => out.extend_from_slice(&turned(i128::from(*value))),
+        Cell::Far(value) => out.extend_from_slice(&turned(value.ns())),
+        Cell::Text(text) => {
+            for byte in text.bytes() {
+                // A zero ends the text: one within it is followed by what no end is.
+                out.push(byte);
+                if byte == 0 {
+                    out.push(0xff);
+                }
+            }
+            out.extend_from_slice(&[0, 0]);
+        }
+        Cell::Other => {}
+    }
+}
+
+/// A signed number whose bytes are in its order.
+fn turned(number: i128) -> [u8; 16] {
+    (number ^ i128::MIN).to_be_bytes()
+}
+
+/// A number that is `mantissa` times two to the power of `exponent`, by its sign, the place of its
+/// highest bit, and its bits from there on: no rounding, whatever it was.
+fn push_number(is_negative: bool, mantissa: u64, exponent: i32, out: &mut Vec<u8>) {
+    if mantissa == 0 {
+        out.push(1);
+        return;
+    }
+    let shift = mantissa.leading_zeros();
+    let place = (63 - shift as i32 + exponent + 0x4000) as u16;
+    let mut bytes = [0; 10];
+    bytes[..2].copy_from_slice(&place.to_be_bytes());
+    bytes[2..].copy_from_slice(&(mantissa << shift).to_be_bytes());
+    if is_negative {
+        bytes = bytes.map(|byte| !byte);
+    }
+    out.push(if is_negative { 0 } else { 2 });
+    out.extend_from_slice(&bytes);
+}
+
+fn push_float(value: f64, out: &mut Vec<u8>) {
+    if value.is_infinite() {
+        return push_number(value < 0.0, 1, 0x2000, out);
+    }
+    let bits = value.to_bits();
+    let (fraction, biased) = (bits & ((1 << 52) - 1), (bits >> 52 & 0x7ff) as i32);
+    let (mantissa, exponent) =
+        if biased == 0 { (fraction, -1074) } else { (fraction | 1 << 52, biased - 1075) };
+    push_number(value < 0.0, mantissa, exponent, out);
+}
+
 impl Cell<'_> {
     /// The instant so many ns after 1970 begins.
     pub fn instant(ns: i128) -> Cell<'static> {
@@ -364,8 +425,10 @@ pub(crate) fn days_to_month(months: i128) -> i128 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Cells, compare, days_to_month, extended, half, instant, total_order};
+    use super::{Cell, Cells, compare, days_to_month, extended, half, instant};
+    use super::{push_order, total_order};
     use engram_base::dtype::Unit;
+    use proptest::prelude::*;
     use std::cmp::Ordering;
 
     #[test]
@@ -405,6 +468,54 @@ mod tests {
         assert_eq!(compare(&month, &day), Some(Ordering::Less), "without leap days");
         assert!(Cells::One(year).indexed().is_none());
         assert!(Cells::One(near).indexed().is_some());
+    }
+
+    fn cell() -> impl Strategy<Value = Cell<'static>> {
+        let near = prop::sample::select(vec![
+            0.0,
+            -0.0,
+            0.5,
+            1.0,
+            -1.0,
+            f64::MIN_POSITIVE,
+            5e-324,
+            -5e-324,
+            f64::MAX,
+            f64::MIN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            9_007_199_254_740_992.0,
+            9_223_372_036_854_775_808.0,
+        ]);
+        let text = prop::collection::vec(prop::sample::select(vec!['\0', '\u{1}', 'a', 'é']), 0..4);
+        prop_oneof![
+            any::<i64>().prop_map(Cell::Int),
+            (-3..4_i64).prop_map(Cell::Int),
+            ((1_i64 << 53) - 2..(1 << 53) + 3).prop_map(Cell::Int),
+            (1_u64 << 63..u64::MAX).prop_map(Cell::Big),
+            any::<f64>().prop_map(Cell::Float),
+            near.prop_map(Cell::Float),
+            any::<i64>().prop_map(Cell::Time),
+            (i128::from(i64::MIN) * 4..i128::from(i64::MAX) * 4).prop_map(Cell::instant),
+            text.prop_map(|signs| Cell::Text(signs.into_iter().collect::<String>().into())),
+            Just(Cell::Other),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_in_order_compare_as_the_cells_do(a in cell(), b in cell(), tail: [bool; 2]) {
+            let [mut one, mut other] = [Vec::new(), Vec::new()];
+            push_order(&a, &mut one);
+            push_order(&b, &mut other);
+            one.push(u8::from(tail[0]));
+            other.push(u8::from(tail[1]));
+            let expected = total_order(&a, &b).then(tail[0].cmp(&tail[1]));
+            prop_assert_eq!(one.cmp(&other), expected);
+            let turned = |bytes: &[u8]| bytes.iter().map(|byte| !byte).collect::<Vec<_>>();
+            prop_assert_eq!(turned(&one).cmp(&turned(&other)), expected.reverse());
+        }
     }
 
     #[test]

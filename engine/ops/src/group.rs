@@ -754,13 +754,13 @@ pub fn annotate(
     }
 }
 
-/// Replaces what is kept beside a group for export.
-pub fn keep_origin(rows: &mut dyn RowsMut, gid: Gid, origin: &[u8]) -> Result<()> {
-    let member = Member::Group(gid);
+/// Replaces what is kept beside a member: for export, or of what it is a part.
+pub fn keep_origin(rows: &mut dyn RowsMut, member: Member, origin: &[u8]) -> Result<()> {
     protect::refuse(rows, member)?;
     mirror::own(rows, member)?;
     let row = with_record(rows, member, |record| Ok(Record { origin, ..*record }.encode()))?;
-    rows.put(Table::Groups, &id_key(gid), &row)
+    let (table, key) = table_of(member);
+    rows.put(table, &key, &row)
 }
 
 /// The path of a member, without a leading slash; empty for the root.

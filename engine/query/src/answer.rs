@@ -66,6 +66,17 @@ pub struct Answer {
     pub snapshot: u64,
 }
 
+/// An object that a query finds, with what merging it among the hits of other pools takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyed {
+    /// The object.
+    pub oid: Oid,
+    /// Its path.
+    pub path: String,
+    /// Bytes in the order that was asked for; none where none was.
+    pub key: Vec<u8>,
+}
+
 /// How a query was answered: counts, and what became of each part of the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {

@@ -9,7 +9,7 @@ use super::compile::OrderKey;
 use super::record::Judge;
 use engram_base::error::Result;
 use engram_base::id::Oid;
-use engram_columns::cell::{Cell, total_order};
+use engram_columns::cell::{Cell, push_order, total_order};
 use engram_records::object::Record;
 
 /// Kept beside the limit before the rest is let go of.
@@ -80,6 +80,26 @@ impl<'p> Sorter<'p> {
         let order = compare_cells(self.keys, cells(a), cells(b));
         order.then_with(|| self.oids[a].cmp(&self.oids[b]))
     }
+}
+
+/// Bytes in the order of hits by what each has of each key: those of two hits compare as
+/// [`compare_cells`] compares the hits, also where these are of different pools.
+pub fn order_bytes(keys: &[OrderKey], cells: &[Option<Cell<'static>>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (key, cell) in keys.iter().zip(cells) {
+        // What lacks a value comes last, whichever the direction.
+        out.push(u8::from(cell.is_none()));
+        let begin = out.len();
+        if let Some(cell) = cell {
+            push_order(cell, &mut out);
+        }
+        if key.descending {
+            for byte in &mut out[begin..] {
+                *byte = !*byte;
+            }
+        }
+    }
+    out
 }
 
 /// The order of two hits by what they have of each key.

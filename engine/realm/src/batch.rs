@@ -7,10 +7,12 @@
 //! applied, and that is `BusyError`. If nobody has committed since the batch's first look, the
 //! guards hold without looking.
 //!
-//! Bulk data goes into reserved space as the batch runs; the list adopts it. A batch belongs to
+//! Bulk data goes into reserved space as the batch runs, some of it reserved ahead (`ahead`); the
+//! list adopts it. A batch belongs to
 //! its thread and to one realm; inner batches join it. A forked child does not inherit it.
 //! What guards hold against moves between realms: see `overlay::guards`.
 
+use crate::realm::ahead::Ahead;
 use crate::realm::space;
 use crate::realm::write;
 use std::cell::RefCell;
@@ -35,6 +37,7 @@ struct RunningBatch {
     holders: Vec<Option<Weak<()>>>,
     failed: bool,
     overlay: Overlay,
+    ahead: Ahead,
     hooks: Hooks,
 }
 
@@ -143,6 +146,7 @@ pub(crate) fn begin(core: &Arc<Core>, holder: Option<Weak<()>>) -> Result<()> {
                     holders: vec![holder],
                     failed: false,
                     overlay: Overlay::default(),
+                    ahead: Ahead::default(),
                     hooks: Hooks { forks: forks(), committed: false, all: Vec::new() },
                 }));
             }
@@ -197,17 +201,14 @@ pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Res
         Ok(slot.take())
     })?;
     let Some(mut running) = ended else { return Ok(()) };
-    let (core, failed) = (Arc::clone(&running.core), running.failed);
-    let overlay = std::mem::take(&mut running.overlay);
-    let applied = match (failed, keep) {
-        (false, _) => write::apply(&core, &overlay),
-        (true, false) => Ok(()),
-        (true, true) => inner_failed(),
+    let applied = match (running.failed, keep) {
+        (false, _) => write::apply(&running.core, &running.overlay),
+        (true, false) => return Ok(()),
+        (true, true) => return inner_failed(),
     };
-    if failed || applied.is_err() {
-        give_back(&overlay, &core);
-    } else {
+    if applied.is_ok() {
         running.hooks.committed = true;
+        running.overlay = Overlay::default();
     }
     applied
 }
@@ -229,11 +230,14 @@ pub fn when_ended(hook: impl FnOnce(bool) + 'static) {
     });
 }
 
-/// A thread that ends without ending its batch undoes it.
+/// Gives back what was reserved and is not used: all of it, if the list was not applied. A thread
+/// that ends without ending its batch undoes it so.
 impl Drop for RunningBatch {
     fn drop(&mut self) {
         if self.forks == forks() {
-            give_back(&self.overlay, &self.core);
+            let mut all = self.ahead.empty();
+            all.extend(self.overlay.reservations());
+            space::give_all_back(&self.core, &all);
         }
     }
 }
@@ -272,16 +276,28 @@ pub(crate) fn with<T>(
 /// Gives a batch of this thread that has changed nothing yet to another realm; one that has is
 /// refused.
 pub(crate) fn hand_over(from: &Arc<Core>, to: &Arc<Core>) -> Result<()> {
-    look(|slot| match slot {
+    let left = look(|slot| match slot {
         Some(running) if Arc::ptr_eq(&running.core, from) => {
             if running.overlay.changes_something() {
                 return other_realm(running);
             }
             running.core = Arc::clone(to);
             running.overlay = Overlay::default();
-            Ok(())
+            Ok(running.ahead.empty())
         }
-        _ => Ok(()),
+        _ => Ok(Vec::new()),
+    })?;
+    space::give_all_back(from, &left);
+    Ok(())
+}
+
+/// Looks at what this thread's batch has reserved ahead, if it runs one on this realm.
+pub(crate) fn ahead<T>(core: &Arc<Core>, look_at: impl FnOnce(&mut Ahead) -> T) -> Option<T> {
+    look(|slot| {
+        let own = |running: &&mut Box<RunningBatch>| {
+            Arc::ptr_eq(&running.core, core) && running.forks == forks()
+        };
+        slot.as_mut().filter(own).map(|running| look_at(&mut running.ahead))
     })
 }
 
@@ -331,11 +347,4 @@ pub(crate) fn change<T>(
             done => done,
         }
     })
-}
-
-/// Gives back the space that a list has reserved, where the list is not applied.
-fn give_back(overlay: &Overlay, core: &Core) {
-    for reserved in overlay.reservations() {
-        space::give_back(core, reserved);
-    }
 }

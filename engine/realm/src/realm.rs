@@ -31,6 +31,7 @@
 //! | `vacant` | free pages that go back to a full filesystem, and get blocks again |
 //! | `watching` | what commits have changed, for watchers |
 
+pub(crate) mod ahead;
 pub mod checked;
 pub mod chunks;
 mod commit;

@@ -8,7 +8,9 @@
 use crate::realm::checked;
 use crate::realm::look;
 use crate::realm::space;
+use crate::realm::spans;
 use crate::realm::write;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,6 +23,7 @@ use engram_media::memory::Memory;
 use engram_ops::rows_mut::Reserved;
 use engram_records::extent::Extent;
 use engram_records::object::Stored;
+use engram_space::extent::Span;
 use engram_space::lease::{Hold, ViewHold};
 
 /// One hold on one extent, or on what is shown of a file, given up on drop.
@@ -232,6 +235,25 @@ impl View {
     ) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.memory().map_again(offset, len, to, protection) }
+    }
+
+    /// The file of a device in which its bytes lie, and where they begin there: for calls of the
+    /// kernel that send bytes of a file. The view keeps them as long as it lives. `None` where they
+    /// are no bytes of one file that can be sent: on a devdax node, or of a file in segments.
+    pub fn source(&self) -> Result<Option<(File, u64)>> {
+        let (core, extent) = (&self.claim.core, self.extent());
+        if self.of_file().is_some() || extent.len == 0 {
+            return Ok(None);
+        }
+        let attached = core.enter()?.arena().attached();
+        let has =
+            |span: &Span| span.range.offset <= extent.offset && extent.end() <= span.range.end();
+        let Some(span) = attached.into_iter().find(has) else { return Ok(None) };
+        if span.place != 0 || !span.has_file() {
+            return Ok(None);
+        }
+        let file = spans::open_span(core, span, None)?;
+        Ok(Some((file, extent.offset - span.range.offset)))
     }
 
     /// Whether the owner of the view may write through it.

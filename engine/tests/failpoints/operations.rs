@@ -348,7 +348,7 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation { name: "put large", prepare: filled_pool, work: put_large },
     Operation { name: "allocate and publish", prepare: filled_pool, work: allocate },
-    Operation { name: "batch", prepare: filled_pool, work: |place| batch(place, 6, 2_000) },
+    Operation { name: "batch", prepare: filled_pool, work: |place| batch(place, 9, 2_000) },
     Operation {
         name: "delete",
         prepare: filled_pool,

@@ -168,3 +168,31 @@ fn a_child_has_what_its_parent_views_and_what_the_dead_viewed_is_free() {
         sound(&fixture.path);
     });
 }
+
+#[test]
+fn the_file_that_a_view_is_of_has_its_bytes_at_the_place_that_is_told() {
+    use std::os::unix::fs::FileExt;
+
+    let fixture = Fixture::new(32 << 20);
+    let realm = fixture.realm();
+    for (number, len) in [2000, 4 * KIB, 300_000, 3 * MIB].into_iter().enumerate() {
+        let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + number as u64) as u8).collect();
+        let name = format!("value-{number}");
+        let oid = realm.put(realm.root(), &name, &blob(), &bytes, Placement::default());
+        let Payload::Extent(view) = realm.view(oid.expect("space"), false).expect("a view") else {
+            panic!("{len} bytes are not inline")
+        };
+        let (file, offset) = view.source().expect("a look").expect("a file of a device");
+        let mut read = vec![0; len as usize];
+        file.read_exact_at(&mut read, offset).expect("bytes of the file");
+        assert_eq!(read, bytes);
+        // What is written in place is there, too: it is the same memory.
+        realm.delete(realm.root(), &name).expect("it goes");
+        file.read_exact_at(&mut read, offset).expect("bytes of the file");
+        assert_eq!(read, bytes, "the view keeps it");
+    }
+    // Of a file in segments no one place can be told.
+    let file = created(&realm, "file");
+    fill(&file, 1, MIB);
+    assert!(view_of(&file, 0, MIB).source().expect("a look").is_none());
+}

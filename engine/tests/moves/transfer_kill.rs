@@ -5,7 +5,9 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::common::{Fixture, KEEP, alone, attach, filled, floats, fork, put, sound, wait_for};
+use crate::common::{
+    Fixture, KEEP, alone, attach, die_at_step, filled, floats, fork, put, sound, wait_for,
+};
 use engram::{
     Kind, Member, Mode, Namespace, Oid, Payload, Pool, QueryOptions, Scope, Value, faults, query,
 };
@@ -403,12 +405,7 @@ fn who_publishes_after_a_death_tells_of_the_version_of_the_dead() {
         let (pool, _) = attach(path, Mode::Read);
         let namespace = view(&pool);
         let mut dying = fork(|_| {
-            faults::on_step(|step| {
-                if step == "publish.renamed" {
-                    // SAFETY: ends this process, and never returns.
-                    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-                }
-            });
+            die_at_step("publish.renamed");
             let (pool, _) = attach(path, Mode::ReadWrite);
             move_run(&view(&pool), Scope::Published, Scope::Shared);
         });
@@ -433,6 +430,41 @@ fn who_publishes_after_a_death_tells_of_the_version_of_the_dead() {
         seen.retain(|(path, ..)| path != "more");
         assert_eq!(seen, there);
         next.kill();
+        pool.close();
+        sound(path);
+    });
+}
+
+/// A private realm has its name before its maker tells of it. A process that knows of the shared
+/// realm alone, and meets what has moved since, would make another group of the same name.
+#[test]
+fn a_realm_whose_maker_died_before_it_told_is_told_of_by_the_next() {
+    alone("a_realm_whose_maker_died_before_it_told_is_told_of_by_the_next", || {
+        let fixture = Fixture::new(64 << 20);
+        fixture.pool.close();
+        let path = &fixture.path;
+        let there = begin(path, Scope::Shared);
+        let (pool, _) = attach(path, Mode::ReadWrite);
+        let namespace = view(&pool);
+        let mut maker = fork(|_| {
+            die_at_step("private.found");
+            let (pool, _) = attach(path, Mode::ReadWrite);
+            let _ = view(&pool).realm_of(Scope::Private, true);
+        });
+        assert!(libc::WIFSIGNALED(maker.wait()));
+        fork(|_| {
+            let (pool, _) = attach(path, Mode::ReadWrite);
+            move_run(&view(&pool), Scope::Shared, Scope::Private);
+        })
+        .finish();
+        let run = namespace.lookup(namespace.root(), "run").unwrap();
+        assert_eq!(run.map(Member::id), Some(there[0].1));
+        let new = floats(&[9]);
+        let more = namespace.put(namespace.root(), "run/more", &new, &filled(9, 1, 9), KEEP);
+        assert_eq!(namespace.scope_of(Member::Object(more.unwrap())).unwrap(), Scope::Private);
+        let mut seen = all(&namespace);
+        seen.retain(|(path, ..)| path != "run/more");
+        assert_eq!(seen, there);
         pool.close();
         sound(path);
     });

@@ -14,5 +14,6 @@ mod index_verify;
 mod naive;
 mod query_answers;
 mod query_any;
+mod query_merged;
 mod query_names;
 mod query_sealed;

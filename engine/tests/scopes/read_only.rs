@@ -111,7 +111,7 @@ fn a_read_only_group_holds_all_that_is_below_it() {
         );
     }
     refused("attrs", realm.set_attrs(Member::Group(g), &attr()));
-    refused("origin", realm.set_origin(g, b"x"));
+    refused("origin", realm.set_origin(Member::Group(g), b"x"));
     refused("delete", realm.delete(root, "g/inner"));
     refused("rename", realm.rename(root, "g", root, "h"));
     // A member below cannot be let go alone; a group that is there may be asked for.

@@ -291,7 +291,7 @@ fn group(
     let attrs = attributes(gathered, saved, record.attrs, lose);
     if path.is_empty() {
         to.set_attrs(Member::Group(to.root()), &attrs)?;
-        return to.set_origin(to.root(), record.origin);
+        return to.set_origin(Member::Group(to.root()), record.origin);
     }
     let made = to.create_group(to.root(), path, &attrs, record.origin, true)?;
     to.set_attrs(Member::Group(made), &attrs)

@@ -35,7 +35,7 @@ const ALL: ByteRange = ByteRange { from: 0, len: 0 };
 const TAKER: Taker = Taker { owner: 1, description: 1 };
 const NUMBER: u64 = 8;
 /// So many lists are asked for a name at most.
-const LISTS_MOST: usize = 64;
+const LISTS_MOST: usize = 256;
 
 /// The number of a list, as a folder has noted it.
 pub(crate) type List = NonZero<Ino>;
@@ -119,11 +119,12 @@ impl Listed {
             Err(error) if [libc::ENOENT, libc::ESTALE].contains(&error.code) => return Ok(None),
             list => list?,
         };
-        let others = Self::number(&list, 0)?.min(LISTS_MOST as u64);
+        let count = Self::number(&list, 0)?;
         let at = |place: u64| (1 + place) * NUMBER;
-        let numbers = (0..others).map(|place| Self::number(&list, at(place)));
+        let read = count.min(LISTS_MOST as u64);
+        let numbers = (0..read).map(|place| Self::number(&list, at(place)));
         let others: Vec<Ino> = numbers.collect::<Result<_>>()?;
-        let counted = at(others.len() as u64);
+        let counted = at(count);
         let hashes = (counted + NUMBER, Self::number(&list, counted)?);
         Ok(Some(Listed { list, others, hashes }))
     }
@@ -188,12 +189,22 @@ impl Fs {
     /// Whether a list, or one that it leads to, has a name that is on its way.
     pub(crate) fn has(&self, list: List, folder: Ino, name: &[u8]) -> bool {
         let hash = hash_of(folder, name);
-        let mut lists = vec![list.get()];
+        self.any_list(list.get(), |listed| listed.has(hash))
+    }
+
+    /// Whether a stage is at work of which a list is, or one that it leads to.
+    pub fn is_anything_expected(&self, list: Ino) -> bool {
+        self.any_list(list, |listed| is_locked(&listed.list))
+    }
+
+    /// Whether something is so of a list, or of one that it leads to.
+    fn any_list(&self, list: Ino, is_so: impl Fn(&Listed) -> Result<bool>) -> bool {
+        let mut lists = vec![list];
         let mut asked = 0;
         while let Some(&list) = lists.get(asked) {
             asked += 1;
             let Ok(Some(listed)) = Listed::open(self, list) else { continue };
-            if listed.has(hash).unwrap_or(false) {
+            if is_so(&listed).unwrap_or(false) {
                 return true;
             }
             for other in listed.others {

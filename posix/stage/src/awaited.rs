@@ -13,7 +13,7 @@ use crate::inward::{Brought, StageIn, hidden_of};
 /// The names on the way, and the folders in which they are noted.
 pub(crate) struct Awaited {
     expected: Expected,
-    /// Each with the list that it noted before.
+    /// Each with the list that it noted before, if some of what that leads to is on its way still.
     folders: BTreeMap<Ino, Option<Ino>>,
     file: String,
 }
@@ -31,11 +31,14 @@ impl Awaited {
         let names = || brought.iter().flat_map(Brought::names);
         let folders: BTreeSet<Ino> = names().map(|(folder, _)| folder).collect();
         let noted = folders.into_iter().map(|one| Ok((one, stage.fs.expected_in(one)?)));
-        let folders: BTreeMap<Ino, Option<Ino>> = noted.collect::<engram_fs::Result<_>>()?;
+        let noted: BTreeMap<Ino, Option<Ino>> = noted.collect::<engram_fs::Result<_>>()?;
+        let alive = |was: &Option<Ino>| was.filter(|list| stage.fs.is_anything_expected(*list));
+        let folders: BTreeMap<Ino, Option<Ino>> =
+            noted.iter().map(|(folder, was)| (*folder, alive(was))).collect();
         let others = folders.values().flatten().copied().collect();
         let expected = Expected::write(list, &others, names())?;
         let own = Some(expected.ino());
-        for (folder, was) in &folders {
+        for (folder, was) in &noted {
             stage.fs.expect_in(*folder, *was, own)?;
             // Another stage may have begun there just now: its names are not waited for then.
             let noted = stage.fs.expected_in(*folder)?;
@@ -67,6 +70,9 @@ impl Awaited {
         if is_noted && self.folders.values().any(Option::is_some) {
             return Ok(());
         }
-        stage.fs.unlink(stage.work, self.file.as_bytes())
+        match stage.fs.unlink(stage.work, self.file.as_bytes()) {
+            Err(error) if error.code != libc::ENOENT => Err(error),
+            _ => Ok(()),
+        }
     }
 }

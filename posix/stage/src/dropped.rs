@@ -6,21 +6,22 @@
 //! brought stay: a stage-in's are those that it has put into the pool, a stage-out's those that it
 //! has brought out.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use engram::Result;
 use engram_fs::{Fs, Ino, NodeKind, ROOT, Stat};
 
 use crate::failure::{Done, Failure};
-use crate::inward::{Source, hidden_of};
+use crate::inward::Source;
 use crate::log::{Log, Written};
 use crate::manifest;
-use crate::outward::{Target, listed, part_of, source_of};
-use crate::plan::{Work, pair_key};
-use crate::staged::Staged;
+use crate::outward::{Target, listed, source_of};
+use crate::plan::Work;
+use crate::staged::{Staged, sums_up_to};
 use crate::status;
 use crate::tree::Seen;
 
@@ -49,12 +50,21 @@ struct Own {
     is_safe: bool,
 }
 
+/// A folder in the pool.
+struct FoundFolder {
+    above: Ino,
+    name: String,
+    ino: Ino,
+    /// Whether it is a folder outside, too: one that is empty is safe then.
+    is_outside: bool,
+}
+
 /// A stage's files and folders in the pool.
 #[derive(Default)]
 struct Found {
     own: Vec<Own>,
-    /// Folders, each behind the one that it is in: the folder above, its name, its number.
-    folders: Vec<(Ino, String, Ino)>,
+    /// Folders, each behind the one that it is in.
+    folders: Vec<FoundFolder>,
     /// What half-made copies outside are called, if there are any.
     parts: Vec<PathBuf>,
 }
@@ -95,43 +105,47 @@ pub fn drop_stage(fs: &Fs, name: &str, keep: bool, insists: bool) -> Result<Drop
             (dropped.lost, dropped.done) = (left, false);
             return Ok((dropped, false));
         }
-        found.forget(fs, work, &plan.work).map_err(Failure::into_error)?;
+        let beginnings = plan.work.beginnings()?;
+        found.forget(fs, work, &beginnings).map_err(Failure::into_error)?;
         Ok((dropped, true))
     })
 }
 
 impl Found {
     fn of_source(&mut self, fs: &Fs, source: &Source, outside: &Outside) -> Done<()> {
-        self.below(fs, &source.to, |found, own, stat, below| {
+        self.below(fs, &source.to, &source.from, |found, own, stat, below| {
             let outer = joined(&source.from, below);
             let is_source_there = match stat.kind {
                 NodeKind::File => match Staged::of(fs, stat.ino)? {
                     Some(staged) => {
                         let now = fs::symlink_metadata(&outer).map(|meta| Seen::of(&meta));
-                        staged.is_untouched(stat) && now.is_ok_and(|now| now == staged.source)
+                        now.is_ok_and(|now| now == staged.source)
+                            && staged.is_unchanged(fs, stat)?
                     }
                     None => return Ok(()),
                 },
                 // A link that leads elsewhere was made by somebody else.
                 NodeKind::Symlink if is_same_link(fs, stat, &outer)? => true,
+                _ if is_same_special(stat, &outer) => true,
                 _ => return Ok(()),
             };
-            let is_safe = is_source_there || outside.has(&own.path, stat);
+            let is_safe = is_source_there || outside.has(fs, &own.path, stat)?;
             found.own.push(Own { is_safe, ..own });
             Ok(())
         })
     }
 
     fn of_target(&mut self, fs: &Fs, target: &Target, outside: &Outside) -> Done<()> {
-        self.parts.push(part_of(fs, &target.to.join(manifest::NAME)));
-        self.below(fs, &target.from, |found, own, stat, below| {
+        self.parts.push(target.part_of(fs, &target.to.join(manifest::NAME)));
+        self.below(fs, &target.from, &target.to, |found, own, stat, below| {
             let outer = joined(&target.to, below);
-            found.parts.push(part_of(fs, &outer));
+            found.parts.push(target.part_of(fs, &outer));
             let is_safe = match stat.kind {
                 NodeKind::File if outside.came_to(&own.path, &outer) => {
-                    outside.has(&own.path, stat)
+                    outside.has(fs, &own.path, stat)?
                 }
                 NodeKind::Symlink if is_same_link(fs, stat, &outer)? => true,
+                _ if is_same_special(stat, &outer) => true,
                 // It was not brought, or not yet.
                 _ => return Ok(()),
             };
@@ -141,11 +155,12 @@ impl Found {
     }
 
     /// Looks at everything at a path in the namespace, and below it. `each` is told the node, not
-    /// known to be safe, and its path below that one.
+    /// known to be safe, and its path below that one. `outer` is where that one is outside.
     fn below(
         &mut self,
         fs: &Fs,
         top: &str,
+        outer: &Path,
         mut each: impl FnMut(&mut Found, Own, &Stat, &str) -> Done<()>,
     ) -> Done<()> {
         let Some((parent, name, stat)) = looked_up(fs, top)? else { return Ok(()) };
@@ -162,15 +177,18 @@ impl Found {
             return each(self, one, &stat, "");
         }
         if !name.is_empty() {
-            self.folders.push((parent, name.to_owned(), stat.ino));
+            let (name, is_outside) = (name.to_owned(), outer.is_dir());
+            self.folders.push(FoundFolder { above: parent, name, ino: stat.ino, is_outside });
         }
         let mut folders = vec![(stat.ino, String::new())];
         while let Some((folder, below)) = folders.pop() {
             for (entry, stat) in listed(fs, folder)? {
                 let path = under(&below, &entry.name);
                 if stat.kind == NodeKind::Folder {
-                    self.folders.push((folder, entry.name, stat.ino));
-                    folders.push((stat.ino, path));
+                    let (ino, is_outside) = (stat.ino, outer.join(&path).is_dir());
+                    let name = entry.name;
+                    self.folders.push(FoundFolder { above: folder, name, ino, is_outside });
+                    folders.push((ino, path));
                 } else {
                     let one = own(folder, &entry.name, under(top, &path), &stat);
                     each(self, one, &stat, &path)?;
@@ -203,9 +221,10 @@ impl Found {
                 }
             }
         }
-        for (above, name, folder) in self.folders.iter().rev() {
+        for FoundFolder { above, name, ino, is_outside } in self.folders.iter().rev() {
             // What has something in it stays.
-            if emptied.contains(folder) && fs.rmdir(*above, name.as_bytes()).is_ok() {
+            let may_go = *is_outside || emptied.contains(ino);
+            if may_go && fs.rmdir(*above, name.as_bytes()).is_ok() {
                 emptied.insert(*above);
             }
         }
@@ -213,15 +232,7 @@ impl Found {
     }
 
     /// Removes what a stage keeps so that it can be resumed, on both sides.
-    fn forget(&self, fs: &Fs, work: Ino, of: &Work) -> Done<()> {
-        let beginnings: Vec<String> = match of {
-            Work::In(sources) => {
-                let key =
-                    |one: &Source| pair_key(one.from.as_os_str().as_bytes(), one.to.as_bytes());
-                sources.iter().map(|one| hidden_of(&key(one))).collect()
-            }
-            Work::Out(targets) => targets.iter().map(|one| Log::name(&one.from, &one.to)).collect(),
-        };
+    fn forget(&self, fs: &Fs, work: Ino, beginnings: &BTreeSet<String>) -> Done<()> {
         for part in &self.parts {
             let _ = fs::remove_file(part);
         }
@@ -272,6 +283,14 @@ fn is_same_link(fs: &Fs, stat: &Stat, outer: &Path) -> Done<bool> {
     Ok(fs::read_link(outer).is_ok_and(|found| found.as_os_str().as_bytes() == target))
 }
 
+/// Whether what is neither file nor link is the same outside.
+fn is_same_special(stat: &Stat, outer: &Path) -> bool {
+    ![NodeKind::File, NodeKind::Folder, NodeKind::Symlink].contains(&stat.kind)
+        && fs::symlink_metadata(outer).is_ok_and(|meta| {
+            NodeKind::of_mode(meta.mode()) == Some(stat.kind) && meta.rdev() == stat.rdev
+        })
+}
+
 /// What the stages of a namespace have brought out, by paths in the namespace.
 struct Outside(HashMap<String, Vec<(PathBuf, Written)>>);
 
@@ -303,14 +322,18 @@ impl Outside {
     }
 
     /// Whether a file that is so now has a copy outside that is as a stage has made it.
-    fn has(&self, path: &str, stat: &Stat) -> bool {
+    fn has(&self, fs: &Fs, path: &str, stat: &Stat) -> Done<bool> {
         let is_as_made = |outer: &Path, written: &Written| {
             fs::symlink_metadata(outer).is_ok_and(|meta| Seen::of(&meta) == written.copy)
         };
-        self.0.get(path).is_some_and(|copies| {
-            copies.iter().any(|(outer, written)| {
-                written.source == source_of(stat) && is_as_made(outer, written)
-            })
-        })
+        for (outer, written) in self.0.get(path).into_iter().flatten() {
+            if written.source == source_of(stat)
+                && is_as_made(outer, written)
+                && sums_up_to(fs, stat, written.sum)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

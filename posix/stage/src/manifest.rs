@@ -22,6 +22,8 @@ use crate::sum::Sum;
 
 /// The manifest's name in the folder that it tells of.
 pub const NAME: &str = "MANIFEST.engram";
+/// The file beside it that `sha256sum -c` reads.
+pub const SHA256_NAME: &str = "MANIFEST.sha256";
 const HEAD: &str = "engram-manifest 1";
 
 /// What a line tells of.

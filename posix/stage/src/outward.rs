@@ -7,40 +7,36 @@
 //! last the folders get their times, and the [manifest](crate::manifest) is written, whole: it is
 //! there only if all of the stage was done.
 
+mod copy;
+
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{
-    DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
-};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use engram::faults::step;
-use engram_fs::{Entry, Errno, Fs, Handle, Ino, Maker, NodeKind, OpenFlags, ROOT, Stat, Whence};
-use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, RenameFlags, Timespec, Timestamps, Uid, XattrFlags,
-};
+use engram_fs::{Entry, Errno, Fs, Ino, Maker, NodeKind, ROOT, Stat};
+use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
-use crate::check::{Aligned, sum_of};
-use crate::failure::{Done, Failure, is_there, outside, stopped};
+use crate::check::Aligned;
+use crate::failure::{Done, Failure, is_there, outside};
 use crate::inward::{WORK, folder_of};
 use crate::log::{Log, Written};
-use crate::manifest::{self, Line, Manifest, What};
+use crate::manifest::{self, Line, Manifest};
 use crate::options::{Existing, Options, Verify};
 use crate::pace::Pace;
 use crate::progress::{Progress, Report};
-use crate::staged::Staged;
-use crate::sum::{RunningSum, Sum};
+use crate::sum::Sum;
 use crate::tree::Seen;
+use copy::Copy;
 
 /// So many bytes are written at a time.
 const PIECE: usize = 256 << 10;
-/// So often a file is read that others write to meanwhile.
-const READS: u32 = 3;
 
 /// What is to be brought, and where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +45,13 @@ pub struct Target {
     pub from: String,
     /// The path that it is to have outside. A folder that is there gets what it lacks.
     pub to: PathBuf,
+}
+
+impl Target {
+    /// Where the copy is written of what is to have a path outside, until it takes its name.
+    pub fn part_of(&self, fs: &Fs, to: &Path) -> PathBuf {
+        part_of(fs, &Log::name(&self.from, &self.to), to)
+    }
 }
 
 /// A folder on its way.
@@ -70,7 +73,7 @@ impl OutFolder {
     /// Sees that it is on the file system on which it was made, or found.
     fn check(&self) -> Done<()> {
         let to = self.to.display();
-        let why = match device_of(&self.to) {
+        let why = match device_of(&self.to, self.path.is_empty()) {
             Ok(device) if Some(device) == self.made => return Ok(()),
             Ok(_) => format!(
                 "{to} is on another file system than at the beginning: see that the right one is \
@@ -97,6 +100,8 @@ struct Brought {
     whole: bool,
     /// The path in the namespace of the folder, or the file.
     from: String,
+    /// What tells the names of its half-made copies from those of other pairs.
+    key: String,
     log: Log,
     lines: Mutex<Vec<Line>>,
 }
@@ -123,10 +128,23 @@ impl Brought {
     }
 }
 
-/// The device of a folder outside. (Its number may change on a file system that a process serves.)
-fn device_of(folder: &Path) -> io::Result<u64> {
-    let meta = fs::metadata(folder)?;
+/// The device of a folder outside, which may be a link to one if it is the target itself: below it,
+/// a link in a folder's place is somebody else's. (The number may change on a file system that a
+/// process serves.)
+fn device_of(folder: &Path, is_target: bool) -> io::Result<u64> {
+    let meta = if is_target { fs::metadata(folder)? } else { fs::symlink_metadata(folder)? };
     if meta.is_dir() { Ok(meta.dev()) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+/// Makes a folder, and the missing ones above it. One that is there is an error, whoever made it.
+fn create_with_parents(folder: &Path) -> io::Result<()> {
+    match (fs::create_dir(folder), folder.parent()) {
+        (Err(error), Some(above)) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(above)?;
+            fs::create_dir(folder)
+        }
+        (created, _) => created,
+    }
 }
 
 fn joined(folder: &str, name: &str) -> String {
@@ -216,7 +234,8 @@ impl StageOut<'_> {
     /// Looks at what is to be brought, and makes its folders.
     fn plan(&self, target: &Target) -> Done<Brought> {
         let Some(stat) = self.fs.walk(ROOT, &target.from)?.stat else {
-            return Err(Failure::One("is not in the namespace".to_owned()));
+            let why = "is not in the namespace: `engram ls POOL` shows what is";
+            return Err(Failure::One(why.to_owned()));
         };
         let to = std::path::absolute(&target.to).map_err(outside)?;
         let log = Log::open(self.fs, self.work, &target.from, &to)?;
@@ -242,6 +261,7 @@ impl StageOut<'_> {
             entries: Vec::new(),
             whole: is_folder,
             from: target.from.trim_matches('/').to_owned(),
+            key: Log::name(&target.from, &to),
             log,
             lines: Mutex::default(),
         };
@@ -258,11 +278,25 @@ impl StageOut<'_> {
         }
         let mut entries = std::mem::take(&mut brought.entries);
         self.options.order.choose(&mut entries, |entry| brought.path_inside(entry));
+        entries.retain(|entry| {
+            let is_own = is_folder && entry.folder == 0 && self.writes(&entry.name);
+            if is_own {
+                let why = "is the name of what the stage itself writes there: rename it in the \
+                           pool, and stage out again";
+                self.progress.trouble(brought.path_inside(entry), why);
+            }
+            !is_own
+        });
         brought.entries = entries;
         let files = brought.entries.iter().filter(|entry| entry.stat.kind == NodeKind::File);
         self.progress.bytes.fetch_add(files.map(|entry| entry.stat.size).sum(), Relaxed);
         self.progress.files.fetch_add(brought.entries.len() as u64, Relaxed);
         Ok(brought)
+    }
+
+    /// Whether the stage writes something of this name into a target.
+    fn writes(&self, name: &str) -> bool {
+        name == manifest::NAME || (self.options.sha256 && name == manifest::SHA256_NAME)
     }
 
     fn list(&self, brought: &mut Brought, folder: usize) -> Done<()> {
@@ -291,13 +325,13 @@ impl StageOut<'_> {
     fn make_folder(&self, brought: &mut Brought, number: usize) -> Done<()> {
         let to = &brought.folders[number].to;
         let made = match number {
-            0 => fs::create_dir_all(to),
+            0 => create_with_parents(to),
             _ => DirBuilder::new().mode(0o700).create(to),
         };
-        let is_new = number > 0 && made.is_ok();
+        let is_new = made.is_ok();
         let there = match made {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ => device_of(to),
+            _ => device_of(to, number == 0),
         };
         let there = match there {
             Ok(there) => Some(there),
@@ -407,14 +441,21 @@ impl StageOut<'_> {
         let own = seen(&from).map_err(outside)?;
         let there = seen(to).ok();
         if there.is_none_or(|there| (there.dev, there.ino) != (own.dev, own.ino)) {
+            let path = brought.path(entry);
+            // One that a stage has made, and nobody has changed since, makes way.
+            let is_ours = there.zip(brought.log.written(&path)).is_some_and(|(there, written)| {
+                Seen { changed: there.changed, ..written.copy } == there
+            });
             match (there, self.options.existing) {
-                (Some(_), Existing::Refuse) => return Err(is_there(&to.to_string_lossy())),
+                (Some(_), Existing::Refuse) if !is_ours => {
+                    return Err(is_there(&to.to_string_lossy()));
+                }
                 (Some(there), Existing::Update) if there.written >= entry.stat.written => {
                     return Ok(());
                 }
                 _ => {}
             }
-            let part = part_of(self.fs, to);
+            let part = part_of(self.fs, &brought.key, to);
             let _ = fs::remove_file(&part);
             // Until its log says how it is with the further name, it is known by all else.
             if let Some(written) = tree.log.written(first) {
@@ -424,7 +465,9 @@ impl StageOut<'_> {
             // A further name changes when the file was changed.
             if let Some(written) = tree.log.written(first) {
                 let copy = seen(&from).map_err(outside)?;
-                tree.log.note_written(first, &Written { copy, ..written })?;
+                let written = Written { copy, ..written };
+                tree.log.note_written(first, &written)?;
+                brought.log.note_written(&path, &written)?;
             }
         }
         let path = brought.path(entry);
@@ -444,17 +487,23 @@ impl StageOut<'_> {
         if let Err(failure) = brought.check_devices() {
             return failure.note(self.progress, &brought.from);
         }
-        if brought.whole
-            && done
-            && let Err(failure) = self.tell(brought)
-        {
-            failure.note(self.progress, &brought.folders[0].to.to_string_lossy());
-        }
+        let mut is_told = false;
         let made = brought.folders.iter().filter(|folder| folder.made.is_some());
+        // The target is the last.
         for folder in made.collect::<Vec<_>>().into_iter().rev() {
-            let finished = self.finish_folder(brought, folder, done);
+            let is_target = folder.path.is_empty();
+            let mut finished = Ok(());
+            if is_target && brought.whole && done && self.progress.is_whole() {
+                finished = self.tell(brought);
+                is_told = finished.is_ok();
+            }
+            let finished = finished.and_then(|()| self.finish_folder(brought, folder, done));
             if let Err(failure) = finished {
                 failure.note(self.progress, &folder.to.to_string_lossy());
+                if is_told {
+                    // It would say that all of the stage was done.
+                    let _ = fs::remove_file(folder.to.join(manifest::NAME));
+                }
             }
         }
     }
@@ -497,24 +546,21 @@ impl StageOut<'_> {
         drop(own);
         let manifest = Manifest::new(lines);
         if self.options.sha256 {
-            put(self.fs, folder, "MANIFEST.sha256", manifest.sha256_text().as_bytes())?;
+            let text = manifest.sha256_text();
+            put(self.fs, &brought.key, folder, manifest::SHA256_NAME, text.as_bytes())?;
         }
-        put(self.fs, folder, manifest::NAME, manifest.text().as_bytes())
+        put(self.fs, &brought.key, folder, manifest::NAME, manifest.text().as_bytes())
     }
 
     /// Gives a node outside its owner, mode, attributes and times.
     fn give(&self, open: &File, path: &Path, stat: &Stat) -> Done<()> {
-        let owner = if self.options.keep_owners {
-            Maker { uid: stat.uid, gid: stat.gid }
-        } else {
-            self.maker
-        };
-        let now = open.metadata().map_err(outside)?;
-        if self.options.keep_owners && (now.uid(), now.gid()) != (owner.uid, owner.gid) {
-            let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
-            rustix::fs::fchown(open, Some(uid), Some(gid)).map_err(outside)?;
+        if self.options.keep_owners {
+            let now = open.metadata().map_err(outside)?;
+            if (now.uid(), now.gid()) != (stat.uid, stat.gid) {
+                let (uid, gid) = (Uid::from_raw(stat.uid), Gid::from_raw(stat.gid));
+                rustix::fs::fchown(open, Some(uid), Some(gid)).map_err(outside)?;
+            }
         }
-        rustix::fs::fchmod(open, Mode::from_raw_mode(stat.mode.into())).map_err(outside)?;
         for name in self.fs.list_xattr(stat.ino)? {
             if name.starts_with("user.engram.") {
                 continue;
@@ -529,7 +575,26 @@ impl StageOut<'_> {
                 )));
             }
         }
+        // Attributes first: one that may not be written to takes none any more.
+        let mode = self.mode_of(stat);
+        rustix::fs::fchmod(open, mode).map_err(outside)?;
         rustix::fs::futimens(open, &times(stat)).map_err(outside)
+    }
+
+    /// The mode that a copy is to have. A program that runs as its owner does so only if that is
+    /// whom the file in the pool belongs to.
+    fn mode_of(&self, stat: &Stat) -> Mode {
+        let keeps = |own: u32, theirs: u32| self.options.keep_owners || own == theirs;
+        let mut mode = stat.mode;
+        if stat.kind != NodeKind::Folder {
+            if !keeps(self.maker.uid, stat.uid) {
+                mode &= !0o4000;
+            }
+            if !keeps(self.maker.gid, stat.gid) {
+                mode &= !0o2000;
+            }
+        }
+        Mode::from_raw_mode(mode.into())
     }
 }
 
@@ -541,20 +606,21 @@ fn times(stat: &Stat) -> Timestamps {
     Timestamps { last_access: of(stat.accessed), last_modification: of(stat.written) }
 }
 
-/// Where a copy is written until it takes its name. Stages of other pools have others for the same
-/// name: none takes its name with another one's bytes.
-pub fn part_of(fs: &Fs, to: &Path) -> PathBuf {
+/// Where a copy of a pair of paths is written until it takes its name. Stages of other pairs, and
+/// of other pools, have others for the same name: none takes its name with another one's bytes.
+fn part_of(fs: &Fs, key: &str, to: &Path) -> PathBuf {
     let name = to.file_name().unwrap_or_default().as_bytes();
     let namespace = fs.namespace();
-    let whose = [namespace.uuid().as_bytes(), namespace.namespace().as_bytes()];
-    let sum = Sum::of(&[whose[0], b"\0", whose[1], b"\0", name].concat(), false);
+    let uuid = namespace.uuid();
+    let whose = [uuid.as_bytes(), namespace.namespace().as_bytes(), key.as_bytes(), name];
+    let sum = Sum::of(&whose.join(&b'\0'), false);
     to.with_file_name(format!(".engram-{sum}.part"))
 }
 
 /// Writes a file in a folder, whole.
-fn put(fs: &Fs, folder: &Path, name: &str, bytes: &[u8]) -> Done<()> {
+fn put(fs: &Fs, key: &str, folder: &Path, name: &str, bytes: &[u8]) -> Done<()> {
     let to = folder.join(name);
-    let part = part_of(fs, &to);
+    let part = part_of(fs, key, &to);
     let write = || -> io::Result<()> {
         let file = anew(&part)?;
         file.set_permissions(fs::Permissions::from_mode(0o644))?;
@@ -568,359 +634,20 @@ fn put(fs: &Fs, folder: &Path, name: &str, bytes: &[u8]) -> Done<()> {
     write().map_err(outside)
 }
 
-/// One entry that is copied.
-struct Copy<'a> {
-    stage: &'a StageOut<'a>,
-    brought: &'a Brought,
-    entry: &'a OutEntry,
-    to: &'a Path,
-}
-
-impl Copy<'_> {
-    fn told(&self, what: What, size: u64, sum: Sum, reused: bool) {
-        let line = Line { what, size, sum, path: self.brought.path(self.entry) };
-        let progress = self.stage.progress;
-        if reused {
-            progress.reused_bytes(size);
-        }
-        progress.looked(0);
-        self.brought.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-    }
-
-    fn run(&self, buffers: &mut (Vec<u8>, Aligned)) -> Done<()> {
-        let found = if self.brought.folders[self.entry.folder].is_new {
-            Err(io::ErrorKind::NotFound.into())
-        } else {
-            fs::symlink_metadata(self.to)
-        };
-        let there = match found {
-            Ok(meta) => Some(meta),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(outside(error)),
-        };
-        match self.entry.stat.kind {
-            NodeKind::File => self.file(there.as_ref(), buffers),
-            NodeKind::Symlink => self.symlink(there.as_ref()),
-            _ => self.special(there.as_ref()),
-        }
-    }
-
-    /// What becomes of another file that has the name: whether it is replaced. One that a stage has
-    /// written, and nobody since, makes way.
-    fn replaces(&self, there: &fs::Metadata, written: Option<&Written>) -> Done<bool> {
-        if there.is_dir() {
-            return Err(Failure::One(format!(
-                "{} is a folder: remove it, or stage elsewhere",
-                self.to.display()
-            )));
-        }
-        let seen = Seen::of(there);
-        if written.is_some_and(|written| written.copy == seen) {
-            return Ok(true);
-        }
-        match self.stage.options.existing {
-            Existing::Overwrite => Ok(true),
-            Existing::Update => Ok(seen.written < self.entry.stat.written),
-            Existing::Refuse => Err(is_there(&self.to.to_string_lossy())),
-        }
-    }
-
-    fn file(&self, there: Option<&fs::Metadata>, buffers: &mut (Vec<u8>, Aligned)) -> Done<()> {
-        let Copy { stage, brought, entry, to } = self;
-        let path = brought.path(entry);
-        let written = match self.known(&path, there)? {
-            None => self.source_there(&path, there)?,
-            written => written,
-        };
-        if let (Some(there), Some(written)) = (there, &written) {
-            let sums = written.sum.sha256.is_some() || !stage.options.sha256;
-            let same = written.source == source_of(&entry.stat) && sums;
-            if same && written.copy == Seen::of(there) {
-                self.told(What::File, entry.stat.size, written.sum, true);
-                return Ok(());
-            }
-        }
-        if let Some(there) = there
-            && !self.replaces(there, written.as_ref())?
-        {
-            stage.progress.looked(entry.stat.size);
-            return Ok(());
-        }
-        for _ in 0..READS {
-            let flags = OpenFlags { read: true, ..OpenFlags::default() };
-            let source = stage.fs.open(entry.stat.ino, flags)?;
-            let stat = source.stat()?;
-            let part = part_of(stage.fs, to);
-            let Some((open, sum)) = self.write(&source, &stat, &part, &path, &mut buffers.0)?
-            else {
-                continue;
-            };
-            stage.give(&open, &part, &stat)?;
-            // Also where the size is enough: what the log says is there has to be there.
-            open.sync_all().map_err(outside)?;
-            step!("stage.copy-written");
-            if stage.options.verify == Verify::Readback {
-                self.look(&part, stat.size, sum, &mut buffers.1)?;
-            }
-            step!("stage.copy-looked-at");
-            let seen = || open.metadata().map(|meta| Seen::of(&meta)).map_err(outside);
-            let copied = Written { source: source_of(&stat), copy: seen()?, sum };
-            brought.log.note_naming(&path, &copied)?;
-            self.take_name(&part, there)?;
-            step!("stage.copy-named");
-            brought.log.note_written(&path, &Written { copy: seen()?, ..copied })?;
-            step!("stage.copy-logged");
-            self.told(What::File, stat.size, sum, false);
-            return Ok(());
-        }
-        Err(Failure::One(format!(
-            "was written to while it was copied, {READS} times: stage it when nobody writes to it"
-        )))
-    }
-
-    /// What the log says of a copy: also of one that has its name, and whose stage died before it
-    /// could say so.
-    fn known(&self, path: &str, there: Option<&fs::Metadata>) -> Done<Option<Written>> {
-        let (log, seen) = (&self.brought.log, there.map(Seen::of));
-        let written = log.written(path);
-        if let Some(seen) = seen
-            && written.is_none_or(|written| written.copy != seen)
-            && let Some(named) = log.named(path, seen)
-        {
-            let named = Written { copy: seen, ..named };
-            log.note_written(path, &named)?;
-            return Ok(Some(named));
-        }
-        Ok(written)
-    }
-
-    /// What there is to say of a file that was staged in from there, and of which neither side was
-    /// changed since: it is outside already.
-    fn source_there(&self, path: &str, there: Option<&fs::Metadata>) -> Done<Option<Written>> {
-        let stat = &self.entry.stat;
-        let (Some(there), Some(staged)) = (there, Staged::of(self.stage.fs, stat.ino)?) else {
-            return Ok(None);
-        };
-        let seen = Seen::of(there);
-        let Some(sum) = staged.sum.filter(|_| staged.source == seen && staged.is_untouched(stat))
-        else {
-            return Ok(None);
-        };
-        let written = Written { source: source_of(stat), copy: seen, sum };
-        self.brought.log.note_written(path, &written)?;
-        Ok(Some(written))
-    }
-
-    /// Takes the name, of what had it if there was something, and of nothing else.
-    fn take_name(&self, part: &Path, there: Option<&fs::Metadata>) -> Done<()> {
-        let taken = || is_there(&self.to.to_string_lossy());
-        // Else it could come to lie below the place where the right one was mounted.
-        self.brought.folders[self.entry.folder].check()?;
-        if let Some(there) = there {
-            // What was decided on may have made way for something else while this was copied.
-            let now = fs::symlink_metadata(self.to).map_err(outside)?;
-            if Seen::of(&now) != Seen::of(there) {
-                return Err(taken());
-            }
-            return fs::rename(part, self.to).map_err(outside);
-        }
-        match rustix::fs::renameat_with(CWD, part, CWD, self.to, RenameFlags::NOREPLACE) {
-            // A file system that knows no such renaming, as many that nodes share.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
-            Err(rustix::io::Errno::EXIST) => return Err(taken()),
-            renamed => return renamed.map_err(outside),
-        }
-        match fs::hard_link(part, self.to) {
-            Ok(()) => fs::remove_file(part).map_err(outside),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken()),
-            // Nor further names: a look is all that can be had.
-            Err(_) if fs::symlink_metadata(self.to).is_ok() => Err(taken()),
-            Err(_) => fs::rename(part, self.to).map_err(outside),
-        }
-    }
-
-    /// Reads the copy again.
-    fn look(&self, part: &Path, size: u64, sum: Sum, piece: &mut Aligned) -> Done<()> {
-        let (found_size, found) = sum_of(part, false, piece).map_err(outside)?;
-        if found_size == size && found.xxh3 == sum.xxh3 {
-            return Ok(());
-        }
-        // What is there is not to be gone on with.
-        let _ = fs::remove_file(part);
-        Err(Failure::One(format!(
-            "the copy at {} has {found_size} bytes that sum up to {found}, read again, and the \
-             file {size} that sum up to {sum}: it was removed, and the file is in the pool; look \
-             at the file system, and stage out again",
-            self.to.display()
-        )))
-    }
-
-    /// Writes the copy, or what it lacks; `None`: the file was written to meanwhile.
-    fn write(
-        &self,
-        source: &Handle,
-        stat: &Stat,
-        part: &Path,
-        path: &str,
-        buffer: &mut [u8],
-    ) -> Done<Option<(File, Sum)>> {
-        let stage = self.stage;
-        let from = source_of(stat);
-        let parts = self.brought.log.parts(path, &from);
-        let part_bytes = stage.options.part;
-        let mut durable = parts.saturating_mul(part_bytes).min(stat.size);
-        let file = if let Some(file) = continued(part, durable) {
-            file
-        } else {
-            durable = 0;
-            anew(part).map_err(outside)?
-        };
-        let mut sum = RunningSum::new(stage.options.sha256);
-        let (mut at, mut written) = (0, 0);
-        while at < stat.size {
-            let (data, hole) = next_data(source, at, stat.size)?;
-            sum.add_zeros(data - at);
-            stage.progress.bytes_done.fetch_add(data - at, Relaxed);
-            at = data;
-            while at < hole {
-                // Within a part, so that each ends where the log can say so.
-                let end = hole.min((at / part_bytes + 1) * part_bytes);
-                let most = buffer.len().min((end - at) as usize);
-                let count = source.read(at, &mut buffer[..most])?;
-                if count == 0 {
-                    return Ok(None);
-                }
-                sum.add(&buffer[..count]);
-                if at >= durable {
-                    if !stage.pace.bytes(count as u64, || stage.progress.is_stopped()) {
-                        return Err(stopped());
-                    }
-                    file.write_all_at(&buffer[..count], at).map_err(outside)?;
-                    written = at + count as u64;
-                }
-                at += count as u64;
-                stage.progress.bytes_done.fetch_add(count as u64, Relaxed);
-                if at.is_multiple_of(part_bytes) && at > durable && at < stat.size {
-                    file.sync_data().map_err(outside)?;
-                    step!("stage.part-written");
-                    self.brought.log.note_parts(path, &from, at / part_bytes)?;
-                    step!("stage.part-logged");
-                }
-            }
-        }
-        if written != stat.size || durable > 0 {
-            // A hole at its end; or a part that was longer once.
-            file.set_len(stat.size).map_err(outside)?;
-        }
-        let now = source.stat()?;
-        if source_of(&now) != from {
-            stage.progress.bytes_done.fetch_sub(stat.size, Relaxed);
-            return Ok(None);
-        }
-        Ok(Some((file, sum.done())))
-    }
-
-    fn symlink(&self, there: Option<&fs::Metadata>) -> Done<()> {
-        let stage = self.stage;
-        let target = stage.fs.readlink(self.entry.stat.ino)?;
-        let sum = Sum::of(&target, stage.options.sha256);
-        let target_path = Path::new(std::ffi::OsStr::from_bytes(&target));
-        if let Some(there) = there {
-            let same = fs::read_link(self.to).is_ok_and(|found| found == target_path);
-            if same {
-                self.told(What::Link, target.len() as u64, sum, true);
-                return Ok(());
-            }
-            if !self.replaces(there, None)? {
-                stage.progress.looked(0);
-                return Ok(());
-            }
-        }
-        let part = part_of(self.stage.fs, self.to);
-        let _ = fs::remove_file(&part);
-        symlink(target_path, &part).map_err(outside)?;
-        self.finish_node(&part, there)?;
-        self.told(What::Link, target.len() as u64, sum, false);
-        Ok(())
-    }
-
-    fn special(&self, there: Option<&fs::Metadata>) -> Done<()> {
-        let stat = &self.entry.stat;
-        if let Some(there) = there {
-            let same = NodeKind::of_mode(there.mode()) == Some(stat.kind);
-            if (same && there.rdev() == stat.rdev) || !self.replaces(there, None)? {
-                self.stage.progress.looked(0);
-                return Ok(());
-            }
-        }
-        let part = part_of(self.stage.fs, self.to);
-        let _ = fs::remove_file(&part);
-        let kind = match stat.kind {
-            NodeKind::Fifo => FileType::Fifo,
-            NodeKind::Socket => FileType::Socket,
-            NodeKind::CharDevice => FileType::CharacterDevice,
-            _ => FileType::BlockDevice,
-        };
-        let mode = Mode::from_raw_mode(stat.mode.into());
-        rustix::fs::mknodat(CWD, &part, kind, mode, stat.rdev).map_err(outside)?;
-        self.finish_node(&part, there)?;
-        self.stage.progress.looked(0);
-        Ok(())
-    }
-
-    /// Gives what is no file its owner and times, and its name.
-    fn finish_node(&self, part: &Path, there: Option<&fs::Metadata>) -> Done<()> {
-        let stat = &self.entry.stat;
-        if self.stage.options.keep_owners {
-            let (uid, gid) = (Uid::from_raw(stat.uid), Gid::from_raw(stat.gid));
-            rustix::fs::chownat(CWD, part, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-                .map_err(outside)?;
-        }
-        if stat.kind != NodeKind::Symlink {
-            rustix::fs::chmod(part, Mode::from_raw_mode(stat.mode.into())).map_err(outside)?;
-        }
-        rustix::fs::utimensat(CWD, part, &times(stat), AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(outside)?;
-        self.take_name(part, there)
-    }
-}
-
-/// A half-made copy that has as many bytes as its log says; `None`: there is none.
-fn continued(part: &Path, durable: u64) -> Option<File> {
-    if durable == 0 {
-        return None;
-    }
-    let mut how = OpenOptions::new();
-    how.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = how.open(part).ok()?;
-    let meta = file.metadata().ok()?;
-    // One with a second name is another file's, too.
-    (meta.is_file() && meta.nlink() == 1 && meta.len() >= durable).then_some(file)
-}
-
 /// A file that nobody else has, in place of what a stage may have left.
 fn anew(part: &Path) -> io::Result<File> {
-    match fs::remove_file(part) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    let create =
+        || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(part);
+    match create() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(part)?;
+            create()
+        }
+        created => created,
     }
-    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(part)
 }
 
 /// What tells a file's state in the pool.
 pub(crate) fn source_of(stat: &Stat) -> Seen {
     Seen { dev: 0, ino: stat.ino, size: stat.size, written: stat.written, changed: 0 }
-}
-
-/// Where the next data of a file in the pool begins and ends.
-fn next_data(source: &Handle, at: u64, end: u64) -> Done<(u64, u64)> {
-    match source.seek(Whence::Data, at) {
-        Ok(data) if data < end => {
-            let hole = source.seek(Whence::Hole, data)?;
-            Ok((data.max(at), hole.min(end).max(data)))
-        }
-        Ok(_) => Ok((end, end)),
-        Err(error) if error.code == libc::ENXIO => Ok((end, end)),
-        Err(error) => Err(error.into()),
-    }
 }

@@ -24,12 +24,14 @@
 //! order by a list has a line `first PATH` for each path of it, and a stage that waits for its turn
 //! a line `slots PATH`. A plan without `end` was cut off.
 
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use engram::{Error, Kind, Result};
 
-use crate::inward::Source;
+use crate::inward::{Source, hidden_of};
+use crate::log::Log;
 use crate::manifest::{escaped, unescaped};
 use crate::options::{Existing, Options, Order, Verify};
 use crate::outward::Target;
@@ -97,6 +99,17 @@ impl Work {
         }
     }
 
+    /// How the names in the work folder begin of what is kept for each pair: sorted, each once.
+    pub(crate) fn beginnings(&self) -> Result<BTreeSet<String>> {
+        let pairs = self.pairs()?.into_iter();
+        Ok(match self {
+            Work::In(_) => pairs
+                .map(|(from, to)| hidden_of(&pair_key(from.as_bytes(), to.as_bytes())))
+                .collect(),
+            Work::Out(_) => pairs.map(|(from, to)| Log::name(&from, Path::new(&to))).collect(),
+        })
+    }
+
     /// "in" or "out".
     pub fn word(&self) -> &'static str {
         match self {
@@ -114,6 +127,9 @@ fn in_pool(path: &str) -> String {
 impl Plan {
     /// A plan whose paths outside are full, so that it means the same wherever it is resumed.
     pub fn new(work: &Work, options: Options) -> Result<Plan> {
+        let mut seen = HashSet::new();
+        // What is said twice is done once.
+        let mut once = |pair: &(String, String)| seen.insert(pair.clone());
         let pairs = work.pairs()?.into_iter();
         let work = match work {
             Work::In(sources) => {
@@ -123,10 +139,11 @@ impl Plan {
                     to,
                     device,
                 };
-                Work::In(pairs.zip(devices).map(source).collect())
+                Work::In(pairs.zip(devices).filter(|(pair, _)| once(pair)).map(source).collect())
             }
             Work::Out(_) => {
-                Work::Out(pairs.map(|(from, to)| Target { from, to: to.into() }).collect())
+                let target = |(from, to): (String, String)| Target { from, to: to.into() };
+                Work::Out(pairs.filter(once).map(target).collect())
             }
         };
         Ok(Plan { work, options, bytes_per_second: None, files_per_second: None, slots: None })
@@ -147,7 +164,7 @@ impl Plan {
         let last = if last.is_empty() { "all" } else { last };
         let last = last.trim_start_matches('.');
         let sum = Sum::of(all.as_bytes(), false).xxh3_text();
-        Ok(format!("{last}-{word}-{}", &sum[..6]))
+        Ok(format!("{last}-{word}-{}", &sum[..12]))
     }
 
     /// What [`parse`](Plan::parse) reads.

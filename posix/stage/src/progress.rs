@@ -48,6 +48,7 @@ pub struct Counts {
 #[derive(Debug, Default)]
 struct Found {
     lines: Vec<Line>,
+    changed: Vec<String>,
     troubles: Vec<Trouble>,
     fatal: Option<engram::Error>,
 }
@@ -119,6 +120,12 @@ impl Progress {
         self.bytes_done.fetch_add(bytes, Relaxed);
     }
 
+    /// A source has changed while it was read, from one size to another, and is read again.
+    pub(crate) fn changed(&self, path: impl Into<String>, [was, is]: [u64; 2]) {
+        self.bytes.fetch_add(is.wrapping_sub(was), Relaxed);
+        self.found().changed.push(path.into());
+    }
+
     /// Whether everything was done so far that was begun.
     pub(crate) fn is_whole(&self) -> bool {
         !self.is_stopped() && self.found().troubles.is_empty()
@@ -145,6 +152,12 @@ impl Progress {
             files_reused: self.files_reused.load(Relaxed),
             bytes_reused: self.bytes_reused.load(Relaxed),
             lines: std::mem::take(&mut found.lines),
+            changed: {
+                let mut changed = std::mem::take(&mut found.changed);
+                changed.sort();
+                changed.dedup();
+                changed
+            },
             whole: troubles.is_empty() && !self.is_stopped(),
             troubles,
             took,
@@ -166,6 +179,8 @@ pub struct Report {
     pub bytes_reused: u64,
     /// What is there: for a manifest.
     pub lines: Vec<Line>,
+    /// The sources that changed while they were read, and were read again.
+    pub changed: Vec<String>,
     /// What could not be done, by path.
     pub troubles: Vec<Trouble>,
     /// Whether all of it was done.

@@ -20,15 +20,18 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engram::{Error, Kind, Result};
 use rustix::fs::{FlockOperation, flock};
 
 /// The file of limits, in the folder of slots.
 pub const LIMITS: &str = "limits";
-/// Between two looks for a free slot.
-const LOOK: Duration = Duration::from_millis(50);
+/// Between two looks for a free slot, each of which costs the shared file system: a hundredth of
+/// the time waited so far, within these bounds.
+const LOOKS: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
+/// So long all slots may be closed to this user.
+const DENIED: Duration = Duration::from_secs(2);
 /// So many slots there are at most.
 const MOST: u64 = 1024;
 
@@ -135,7 +138,8 @@ pub struct Slot {
 impl Slot {
     /// Waits for a slot; `None`: `ended` says that nobody goes on.
     pub fn take(folder: &Path, ended: impl Fn() -> bool) -> Result<Option<Slot>> {
-        if !folder.is_dir() {
+        // A folder without limits is somebody's, and not meant.
+        if !folder.join(LIMITS).is_file() {
             return Err(Error::new(
                 Kind::NotFound,
                 format!(
@@ -144,16 +148,29 @@ impl Slot {
                 ),
             ));
         }
+        let begun = Instant::now();
         loop {
             if ended() {
                 return Ok(None);
             }
-            for number in 0..Limits::of(folder)?.slots {
-                if let Some(file) = try_slot(&folder.join(format!("slot-{number}")))? {
-                    return Ok(Some(Slot { folder: folder.to_owned(), _file: file }));
+            let mut denied = Vec::new();
+            let slots = Limits::of(folder)?.slots;
+            for number in 0..slots {
+                match try_slot(&folder.join(format!("slot-{number}"))) {
+                    Ok(Some(file)) => {
+                        return Ok(Some(Slot { folder: folder.to_owned(), _file: file }));
+                    }
+                    Ok(None) => {}
+                    // Another may be making it just now, and let all have it then.
+                    Err(error) if error.kind() == Kind::Access => denied.push(error),
+                    Err(error) => return Err(error),
                 }
             }
-            std::thread::sleep(LOOK);
+            let all_are = denied.len() as u64 == slots && begun.elapsed() > DENIED;
+            if let Some(error) = denied.pop().filter(|_| all_are) {
+                return Err(error);
+            }
+            std::thread::sleep((begun.elapsed() / 100).clamp(LOOKS[0], LOOKS[1]));
         }
     }
 

@@ -6,10 +6,14 @@
 //! says the same.
 
 use engram::Value;
-use engram_fs::{Fs, Ino, Result, Stat};
+use engram_fs::{Fs, Ino, OpenFlags, Result, Stat};
 
-use crate::sum::Sum;
+use crate::failure::Done;
+use crate::sum::{RunningSum, Sum};
 use crate::tree::Seen;
+
+/// So many bytes are read at a time.
+const PIECE: usize = 256 << 10;
 
 /// The attribute's key.
 pub const KEY: &str = "engram.staged";
@@ -58,9 +62,35 @@ impl Staged {
         Ok(value.and_then(|value| Staged::parse(std::str::from_utf8(&value.data).ok()?)))
     }
 
-    /// Whether a copy is as it was made: nobody has written to it since.
+    /// Whether a copy looks as it was made: nobody is known to have written to it since.
     pub fn is_untouched(&self, copy: &Stat) -> bool {
         copy.size == self.source.size && copy.written == self.source.written
+    }
+
+    /// Whether a copy has the bytes that it was made with. A write through a view, and one whose
+    /// time was set back, is not told by times.
+    pub(crate) fn is_unchanged(&self, fs: &Fs, copy: &Stat) -> Done<bool> {
+        match self.sum {
+            Some(sum) if self.is_untouched(copy) => sums_up_to(fs, copy, sum),
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Whether a file in a pool has the bytes that sum up so.
+pub(crate) fn sums_up_to(fs: &Fs, file: &Stat, expected: Sum) -> Done<bool> {
+    let flags = OpenFlags { read: true, ..OpenFlags::default() };
+    let open = fs.open(file.ino, flags)?;
+    let mut sum = RunningSum::new(false);
+    let mut piece = vec![0; PIECE.min(file.size.max(1) as usize)];
+    let mut at = 0;
+    loop {
+        let count = open.read(at, &mut piece)?;
+        if count == 0 {
+            return Ok(at == file.size && sum.done().xxh3 == expected.xxh3);
+        }
+        sum.add(&piece[..count]);
+        at += count as u64;
     }
 }
 

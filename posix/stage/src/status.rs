@@ -8,7 +8,11 @@
 //! lets go of the lock with the process: a file that says "running" and is not locked is of a stage
 //! that died. The process notes how far it is every second, and looks several times a second
 //! whether somebody has asked it to stop, or to go at another speed.
+//!
+//! A process that begins a stage, or drops one, has the file [`BEGIN`] locked while it looks at the
+//! others: no two stages are at one pair of paths.
 
+use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +38,10 @@ pub const ASKED: &str = "engram.asked";
 const TROUBLES_MOST: usize = 100;
 /// How the names of status files begin.
 const PREFIX: &str = "stage-";
+/// The file that is locked while a stage is begun, or begins to be dropped.
+const BEGIN: &str = "begin";
+/// So long others may have it locked; they hold it for a look at the status files.
+const BEGIN_MOST: Duration = Duration::from_secs(30);
 /// The longest name of a stage, in bytes.
 const NAME_MOST: usize = 100;
 /// Between two looks at what is asked.
@@ -142,6 +150,68 @@ impl Asked {
     }
 }
 
+/// The right to begin or drop a stage, which one process has at a time. So two stages that have a
+/// pair of paths in common see each other, whatever their names are.
+struct BeginLock<'f> {
+    fs: &'f Fs,
+    work: Ino,
+    _handle: Handle,
+    _locks: Locks,
+}
+
+/// The file is there only while somebody has it, or has died with it.
+impl Drop for BeginLock<'_> {
+    fn drop(&mut self) {
+        // Locked still: whoever waits for it sees that it has gone, and makes another.
+        let _ = self.fs.unlink(self.work, BEGIN.as_bytes());
+    }
+}
+
+impl BeginLock<'_> {
+    fn take(fs: &Fs, work: Ino) -> Result<BeginLock<'_>> {
+        let (locks, begun) = (Locks::default(), Instant::now());
+        loop {
+            if let Some(handle) = taken(fs, work, BEGIN, &locks)? {
+                return Ok(BeginLock { fs, work, _handle: handle, _locks: locks });
+            }
+            if begun.elapsed() > BEGIN_MOST {
+                let why = "another process begins or drops a stage here, and does not go on: end \
+                           it, or try again";
+                return Err(Error::new(Kind::Busy, why));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A file in the work folder, made if it is not there, and locked; `None`: another has it locked.
+fn taken(fs: &Fs, work: Ino, file: &str, locks: &Locks) -> Result<Option<Handle>> {
+    let maker = Maker::this_process()?;
+    loop {
+        let handle = match fs.lookup(work, file.as_bytes()) {
+            Ok(stat) => match fs.open(stat.ino, READ_WRITE) {
+                // It was removed between the two steps.
+                Err(error) if is_gone(&error) => continue,
+                opened => opened?,
+            },
+            Err(error) if error.code != libc::ENOENT => return Err(error.into()),
+            Err(_) => match fs.create(work, file.as_bytes(), 0o600, READ_WRITE, maker) {
+                Err(error) if error.code == libc::EEXIST => continue,
+                made => made?.1,
+            },
+        };
+        if !locked(&handle, locks)? {
+            return Ok(None);
+        }
+        // Another may have removed it between the two steps.
+        let now = fs.lookup(work, file.as_bytes());
+        if now.is_ok_and(|now| now.ino == handle.ino()) {
+            return Ok(Some(handle));
+        }
+        locks.closed(handle.ino(), TAKER.owner);
+    }
+}
+
 /// A status file that this process has locked.
 struct StatusFile {
     handle: Handle,
@@ -179,10 +249,18 @@ fn file_called(fs: &Fs, name: &str) -> Result<Handle> {
     let file = file_of(name)?;
     let Some(work) = work_of(fs)? else { return Err(unknown(name)) };
     match fs.lookup(work, file.as_bytes()) {
-        Ok(stat) => Ok(fs.open(stat.ino, READ_WRITE)?),
+        Ok(stat) => match fs.open(stat.ino, READ_WRITE) {
+            Err(error) if is_gone(&error) => Err(unknown(name)),
+            opened => Ok(opened?),
+        },
         Err(error) if error.code == libc::ENOENT => Err(unknown(name)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a file that was found has been removed since.
+fn is_gone(error: &engram_fs::Errno) -> bool {
+    [libc::ENOENT, libc::ESTALE].contains(&error.code)
 }
 
 const READ_WRITE: OpenFlags = OpenFlags { read: true, write: true, append: false, truncate: false };
@@ -220,38 +298,22 @@ impl StatusFile {
         let file = file_of(name)?;
         let maker = Maker::this_process()?;
         let work = folder_of(fs, ROOT, WORK.as_bytes(), 0o700, maker)?;
-        let text = plan.text()?;
-        let locks = Locks::default();
-        loop {
-            let handle = match fs.lookup(work, file.as_bytes()) {
-                Ok(stat) => fs.open(stat.ino, READ_WRITE)?,
-                Err(error) if error.code != libc::ENOENT => return Err(error.into()),
-                Err(_) => match fs.create(work, file.as_bytes(), 0o600, READ_WRITE, maker) {
-                    Err(error) if error.code == libc::EEXIST => continue,
-                    made => made?.1,
-                },
-            };
-            if !locked(&handle, &locks)? {
-                return Err(busy(name));
-            }
-            // Another may have dropped it between the two steps.
-            let now = fs.lookup(work, file.as_bytes());
-            if now.is_ok_and(|now| now.ino == handle.ino()) {
-                let there = text_of(&handle)?;
-                check_same(name, &there, plan)?;
-                refuse_shared(fs, name, plan)?;
-                if there != text {
-                    // Whoever dies in between leaves a plan, and what it leaves out behind it.
-                    handle.write(0, text.as_bytes())?;
-                    handle.set_size(text.len() as u64)?;
-                }
-                let file = StatusFile { handle, begun: engram_fs::now()?, _locks: locks };
-                file.clear(fs, ASKED)?;
-                file.clear(fs, TROUBLES)?;
-                return Ok(file);
-            }
-            locks.closed(handle.ino(), TAKER.owner);
+        let (text, locks) = (plan.text()?, Locks::default());
+        let begins = BeginLock::take(fs, work)?;
+        let Some(handle) = taken(fs, work, &file, &locks)? else { return Err(busy(name)) };
+        let there = text_of(&handle)?;
+        check_same(name, &there, plan)?;
+        refuse_shared(fs, work, name, plan)?;
+        if there != text {
+            // Whoever dies in between leaves a plan, and what it leaves out behind it.
+            handle.write(0, text.as_bytes())?;
+            handle.set_size(text.len() as u64)?;
         }
+        drop(begins);
+        let file = StatusFile { handle, begun: engram_fs::now()?, _locks: locks };
+        file.clear(fs, ASKED)?;
+        file.clear(fs, TROUBLES)?;
+        Ok(file)
     }
 
     fn member(&self) -> Member {
@@ -306,7 +368,9 @@ impl StatusFile {
                 done = asked;
             }
             let now = progress.counts();
-            if noted.elapsed() >= NOTE {
+            // The first soon: whoever dies then has said what there is to do.
+            let is_first = last == Counts::default() && now != last;
+            if is_first || noted.elapsed() >= NOTE {
                 // Limits that cannot be read are as they were.
                 if let Some(Ok((bytes, files))) = slot.get().map(Slot::pace) {
                     pace.set_part(bytes, files);
@@ -320,7 +384,7 @@ impl StatusFile {
     }
 
     /// Waits for a slot, if the stage is to have one; `false`: it was stopped meanwhile.
-    fn take_turn(
+    fn take_slot(
         &self,
         fs: &Fs,
         plan: &Plan,
@@ -376,20 +440,30 @@ fn check_same(name: &str, text: &str, plan: &Plan) -> Result<()> {
     ))
 }
 
-/// Refuses trees that another stage is at: each has half-made copies of its own of them.
-fn refuse_shared(fs: &Fs, name: &str, plan: &Plan) -> Result<()> {
-    let own = plan.work.pairs()?;
-    for other in all(fs)? {
-        let is_at_work = [State::Waiting, State::Running].contains(&other.state);
-        if other.name == name || !is_at_work || other.plan.work.word() != plan.work.word() {
+/// Refuses paths that another stage is at, or that one is dropped of: each has half-made copies of
+/// its own of them. The caller has the lock.
+fn refuse_shared(fs: &Fs, work: Ino, name: &str, plan: &Plan) -> Result<()> {
+    let own: HashSet<_> = plan.work.pairs()?.into_iter().collect();
+    for (entry, stat) in listed(fs, work).map_err(Failure::into_error)? {
+        let Some(other) = entry.name.strip_prefix(PREFIX).filter(|other| *other != name) else {
+            continue;
+        };
+        let handle = match fs.open(stat.ino, READ_WRITE) {
+            // It was dropped meanwhile.
+            Err(error) if is_gone(&error) => continue,
+            opened => opened?,
+        };
+        if !is_locked(&handle)? {
             continue;
         }
-        let theirs = other.plan.work.pairs()?;
-        if let Some((from, to)) = own.iter().find(|pair| theirs.contains(pair)) {
-            let other = other.name;
+        let Some(theirs) = Plan::parse(&text_of(&handle)?) else { continue };
+        if theirs.work.word() != plan.work.word() {
+            continue;
+        }
+        if let Some((from, to)) = theirs.work.pairs()?.into_iter().find(|pair| own.contains(pair)) {
             return Err(Error::new(
                 Kind::Busy,
-                format!("the stage {other:?} brings {from} to {to} already: wait for it"),
+                format!("another process is at the stage {other:?}, from {from} to {to}: wait"),
             ));
         }
     }
@@ -444,7 +518,7 @@ impl Begun {
         let report = std::thread::scope(|scope| {
             scope.spawn(|| file.watch(fs, &ended, &slot, pace, progress));
             let _ending = Ending(&ended);
-            if !file.take_turn(fs, plan, &slot, pace, progress)? {
+            if !file.take_slot(fs, plan, &slot, pace, progress)? {
                 return Ok(Report::default());
             }
             match &plan.work {
@@ -541,18 +615,21 @@ pub(crate) fn remove<T>(
     name: &str,
     drop_it: impl FnOnce(Ino, &Plan) -> Result<(T, bool)>,
 ) -> Result<T> {
+    let work = work_of(fs)?.ok_or_else(|| unknown(name))?;
+    let begins = BeginLock::take(fs, work)?;
     let handle = file_called(fs, name)?;
     let locks = Locks::default();
     if !locked(&handle, &locks)? {
         return Err(busy(name));
     }
-    let work = work_of(fs)?.ok_or_else(|| unknown(name))?;
     // Another may have dropped it, and a third begun it anew, before it was locked.
     let now = fs.lookup(work, file_of(name)?.as_bytes());
     if !now.is_ok_and(|now| now.ino == handle.ino()) {
         return Err(busy(name));
     }
     let plan = Plan::parse(&text_of(&handle)?).ok_or_else(|| unknown(name))?;
+    refuse_shared(fs, work, name, &plan)?;
+    drop(begins);
     let (dropped, is_gone) = drop_it(work, &plan)?;
     if is_gone {
         fs.unlink(work, file_of(name)?.as_bytes())?;

@@ -48,7 +48,9 @@ impl fmt::Display for Sum {
 }
 
 /// A sum of bytes that come piece by piece, in order.
+#[derive(Clone)]
 pub struct RunningSum {
+    bytes: u64,
     xxh3: Hasher,
     sha256: Option<Sha256>,
 }
@@ -56,11 +58,12 @@ pub struct RunningSum {
 impl RunningSum {
     /// The sum of nothing yet.
     pub fn new(with_sha256: bool) -> Self {
-        RunningSum { xxh3: Hasher::new(), sha256: with_sha256.then(Sha256::new) }
+        RunningSum { bytes: 0, xxh3: Hasher::new(), sha256: with_sha256.then(Sha256::new) }
     }
 
     /// The next piece.
     pub fn add(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
         self.xxh3.write(bytes);
         if let Some(sha256) = &mut self.sha256 {
             sha256.update(bytes);
@@ -75,6 +78,16 @@ impl RunningSum {
             self.add(&ZEROS[..piece as usize]);
             count -= piece;
         }
+    }
+
+    /// How many bytes there were so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The sum of what there was so far.
+    pub fn so_far(&self) -> Sum {
+        self.clone().done()
     }
 
     /// The sum of all of it.

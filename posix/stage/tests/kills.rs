@@ -434,12 +434,19 @@ fn a_stage_that_dies_again_and_again_loses_nothing() {
 /// The list of steps names every step of the source, once, and no other.
 #[test]
 fn the_list_names_each_step_of_the_source_once() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = Vec::new();
-    for entry in fs::read_dir(source).unwrap() {
-        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
-        let steps = text.split("step!(\"").skip(1).filter_map(|rest| rest.split('"').next());
-        found.extend(steps.map(str::to_owned));
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(path).unwrap();
+            let steps = text.split("step!(\"").skip(1).filter_map(|rest| rest.split('"').next());
+            found.extend(steps.map(str::to_owned));
+        }
     }
     found.sort();
     let mut listed: Vec<&str> = STEPS.to_vec();

@@ -7,15 +7,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use engram::{CreateOptions, Mode, Pool};
-use engram_fs::{Fs, Options as Shown};
+mod room;
+
+use engram::Mode;
 use engram_stage::{
     Existing, Options, Order, Pace, Plan, Progress, Report, Source, Target, Verify, Work, check,
     drop_stage, stage_in, stage_out, status,
 };
 use proptest::prelude::*;
-
-const MIB: u64 = 1 << 20;
+use room::{MIB, Room, two};
 
 /// A node of a tree, under a name of few letters.
 #[derive(Clone, Debug)]
@@ -83,7 +83,12 @@ fn make(root: &Path, all: &[Made]) {
     for made in all {
         let path = root.join(&made.path);
         let above = path.parent().unwrap();
-        if fs::create_dir_all(above).is_err() || path.symlink_metadata().is_ok() {
+        // A name behind a symlink may lie outside the tree.
+        let mut between = above.ancestors().take_while(|folder| *folder != root);
+        if between.any(Path::is_symlink)
+            || fs::create_dir_all(above).is_err()
+            || path.symlink_metadata().is_ok()
+        {
             continue;
         }
         let done = match &made.node {
@@ -192,50 +197,6 @@ fn told(root: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     walk(root, root, &mut all);
     all
-}
-
-struct Room {
-    folder: tempfile::TempDir,
-    pool: Pool,
-}
-
-impl Room {
-    fn new() -> Room {
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let options = CreateOptions { size: 256 * MIB, force: true, ..CreateOptions::default() };
-        let pool = Pool::create(&folder.path().join("pool"), &options).unwrap();
-        Room { folder, pool }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn fs(&self) -> Fs {
-        Fs::new(self.pool.namespace("default").unwrap(), Shown::default()).unwrap()
-    }
-
-    fn bring(&self, from: &str, options: &Options) -> Report {
-        let sources = [Source::new(self.path(from), "in")];
-        let (pace, progress) = (Pace::new(None, None), Progress::default());
-        stage_in(&self.fs(), &sources, options, &pace, &progress).unwrap()
-    }
-
-    fn take(&self, to: &str, options: &Options) -> Report {
-        let targets = [Target { from: "in".to_owned(), to: self.path(to) }];
-        let (pace, progress) = (Pace::new(None, None), Progress::default());
-        stage_out(&self.fs(), &targets, options, &pace, &progress).unwrap()
-    }
-
-    fn check(&self, folder: &str) -> Vec<String> {
-        let progress = Progress::default();
-        let found = check(&self.path(folder), &Pace::new(None, None), &progress).unwrap();
-        found.into_iter().map(|trouble| format!("{}: {}", trouble.path, trouble.why)).collect()
-    }
-}
-
-fn two(verify: Verify) -> Options {
-    Options { workers: 2, verify, ..Options::default() }
 }
 
 proptest! {
@@ -351,7 +312,7 @@ fn what_a_dead_stage_left_is_not_written_through() {
     assert!(room.take("to", &two(Verify::Readback)).whole);
     fs::write(room.path("from/b"), b"the second, changed").unwrap();
     assert!(room.bring("from", &two(Verify::Written)).whole);
-    let part = engram_stage::outward::part_of(&room.fs(), &room.path("to/b"));
+    let part = room.target("to").part_of(&room.fs(), &room.path("to/b"));
     fs::hard_link(room.path("to/a"), part).unwrap();
     room.take("to", &two(Verify::Readback));
     assert_eq!(fs::read(room.path("to/a")).unwrap(), b"first");

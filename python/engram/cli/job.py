@@ -13,7 +13,7 @@ from engram.cli.terminal import counted
 from engram.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from engram.jobs import Ended, Expired, JobOptions
+    from engram.jobs import Ended, JobOptions
     from engram.stage import Progress
 
 ConfigOption = Annotated[
@@ -31,6 +31,7 @@ OverwriteOption = Annotated[
     epilog=examples(
         "engram job -c job.yaml -- srun simulate --steps 10",
         "engram job -c job.yaml --front run -- simulate --steps 10",
+        "engram job -c job.yaml --early 2GiB -- simulate --steps 10",
         "engram job --resume -c job.yaml",
         "engram job --drop weather",
         "engram job --expire",
@@ -55,6 +56,13 @@ def job(
             help="So long it has to end after a signal, then it is killed.",
         ),
     ] = jobs.GRACE,
+    early: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE|FILES",
+            help="Begin the program once so much is there: 2GiB, or 100files.",
+        ),
+    ] = None,
     overwrite: OverwriteOption = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Bring out what a killed job has left; run nothing.")
@@ -80,8 +88,7 @@ def job(
     if drop is not None or expire:
         if program or config is not None or resume or (expire and drop is not None):
             raise ArgumentError("--drop and --expire stand alone: leave the rest away")
-        every = (*jobs.drop(drop, force=force),) if drop is not None else ()
-        _tell_dropped(jobs.expire() if expire else jobs.Expired(every, ()), json=json)
+        _drop(drop, force=force, json=json)
         return
     if force:
         raise ArgumentError("--force goes with --drop NAME: leave it away")
@@ -89,6 +96,8 @@ def job(
         raise ArgumentError("which job? -c FILE names its description")
     with terminal.Bar("stage", 0) as bar:
         options = options_of(bar, overwrite=overwrite)
+        if early is not None:
+            options["early"] = early
         if resume:
             if program:
                 raise ArgumentError("--resume runs nothing: leave the program away")
@@ -100,8 +109,10 @@ def job(
     tell(ended, json=json)
 
 
-def _tell_dropped(came: Expired, *, json: bool) -> None:
-    """Say which pools went, and which stay and why."""
+def _drop(name: str | None, *, force: bool, json: bool) -> None:
+    """Drop the pools of a name, or those whose time is over; say which went, and which stay."""
+    every = (*jobs.drop(name, force=force),) if name is not None else ()
+    came = jobs.expire() if name is None else jobs.Expired(every, ())
     if json:
         dropped, left = ([one._asdict() for one in each] for each in came)
         terminal.print_json({"dropped": dropped, "left": left})

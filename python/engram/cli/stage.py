@@ -9,7 +9,7 @@ import tempfile
 import time
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -30,7 +30,7 @@ from engram.cli.terminal import counted
 from engram.cli.trace import sums
 from engram.cli.trace.lines import Trace
 from engram.errors import ArgumentError, BusyError, NotFoundError
-from engram.size import human, parse
+from engram.size import human
 
 if TYPE_CHECKING:
     from engram.stage import InOptions, OutOptions, Progress, Report, Stage, Status, Trouble
@@ -170,7 +170,8 @@ def stage_in(
     }
     pairs = _sources(sources or [], to, listed)
     if background or early is not None:
-        _in_background(pool, namespace, _early(early), json=json)
+        wanted = stages.Early(0, 0) if early is None else stages.Early.parse(early)
+        _in_background(pool, namespace, wanted, json=json)
         return
     begun = stages.begin_in(pool, pairs, **options)
     _end(_watched(begun), "in the pool", json=json)
@@ -226,7 +227,7 @@ def stage_out(
         **_named_and_ordered(name, order),
     }
     if background:
-        _in_background(pool, namespace, _early(None), json=json)
+        _in_background(pool, namespace, stages.Early(0, 0), json=json)
         return
     begun = stages.begin_out(pool, {path: to}, **options)
     _end(_watched(begun), f"at {to}", json=json)
@@ -422,31 +423,7 @@ def _named_and_ordered(name: str | None, order: str) -> InOptions:
     return options
 
 
-class _Early(NamedTuple):
-    """How much of a stage has to be there before its job begins."""
-
-    nbytes: int
-    files: int
-
-    def is_there(self, progress: Progress) -> bool:
-        """Say whether so much is."""
-        return progress.nbytes >= self.nbytes and progress.files >= self.files
-
-
-def _early(text: str | None) -> _Early:
-    """Give what --early asks for: bytes, or files."""
-    if text is None:
-        return _Early(0, 0)
-    files = text.removesuffix("files").removesuffix("file").strip()
-    if files == text.strip():
-        # Once a byte is there, programs wait for the others.
-        return _Early(max(parse(text), 1), 0)
-    if not files.isdecimal() or int(files) == 0:
-        raise ArgumentError(f"--early {text}: say how much is to be there: 2GiB, or 100files")
-    return _Early(0, int(files))
-
-
-def _in_background(pool: Path, namespace: str, early: _Early, *, json: bool) -> None:
+def _in_background(pool: Path, namespace: str, early: stages.Early, *, json: bool) -> None:
     """Do this stage in a process of its own; return once it is begun, and so much is there."""
     given = iter(sys.argv[1:])
     words = []

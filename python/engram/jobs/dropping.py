@@ -16,6 +16,7 @@ from engram.stage import Trouble
 
 _SHOWN = 5
 """So many of the files that would be lost are named."""
+_PIECE = 1 << 20
 _UNITS = (1, 100, 10**3, 10**6, 10**9)
 """To so many nanoseconds file systems keep times."""
 
@@ -104,6 +105,8 @@ def _dropped(pool: PersistentPool, *, force: bool) -> DroppedPool:
     """Drop a pool of this node unless something would be lost, or give it up by force."""
     _refuse_slurms(pool)
     place = pool.path or Path()
+    if place.exists():
+        pools.see_whose(place)
     described = pools.described(place)
     if described is None:
         lost = _of_nobody(place)
@@ -188,4 +191,19 @@ def _is_outside(pool: Pool, description: Description, path: str, member: Any, pl
     if here.kind != "file":
         return True  # it has no bytes
     written = (here.mtime_ns - here.mtime_ns % unit for unit in _UNITS)
-    return there.st_size == here.size and there.st_mtime_ns in written
+    looks_so = there.st_size == here.size and there.st_mtime_ns in written
+    return looks_so and _is_same(pool, path, place)
+
+
+def _is_same(pool: Pool, path: str, place: Path) -> bool:
+    """Whether a file outside has the bytes of the pool's: times do not tell writes to a view."""
+    try:
+        with pool.open_file(path, "rb") as ours, place.open("rb") as theirs:
+            while True:
+                piece = ours.read(_PIECE)
+                if piece != theirs.read(len(piece)):
+                    return False
+                if not piece:
+                    return True
+    except OSError:
+        return False

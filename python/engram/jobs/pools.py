@@ -167,7 +167,25 @@ def find_at(folder: Path, description: Description, *, wait: bool = False) -> Jo
     """Give the pool of a job that lies in a folder, as `find` does."""
     if not (folder / POOL_FILE).exists():
         return None
+    see_whose(folder)
     return _held(open_pool(folder), description, wait=wait)
+
+
+def see_whose(folder: Path) -> None:
+    """See that a pool was made by this user: others can guess what a job's is called.
+
+    Raises
+    ------
+    AccessError
+        If it was not.
+
+    """
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise AccessError(
+            f"{folder} is there already, and user {found.st_uid} has made it: nothing is put there "
+            f"or taken from there; have it removed, or let the description say another reuse"
+        )
 
 
 def _held(pool: Pool, description: Description, *, wait: bool) -> JobPool:

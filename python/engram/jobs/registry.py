@@ -89,7 +89,15 @@ class _Entry(NamedTuple):
     def is_gone(self) -> bool:
         """Whether it is this node's, and the pool is not there any more."""
         place = self.pool.path
-        return self.is_here and place is not None and not (place / POOL_FILE).exists()
+        if not self.is_here or place is None:
+            return False
+        try:
+            (place / POOL_FILE).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:  # nobody can say
+            return False
+        return False
 
 
 def folder() -> Path:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from engram.errors import AccessError, EngramError, NotFoundError, PoolFullError
 from engram.jobs import arrays, tags
@@ -13,6 +13,7 @@ from engram.jobs.description import Description, Resource, is_below
 from engram.jobs.pools import JobPool
 from engram.size import human
 from engram.stage import (
+    Early,
     InOptions,
     OutOptions,
     Progress,
@@ -121,8 +122,34 @@ def _is_there(resource: Resource) -> bool:
     return True
 
 
-def bring_in(held: JobPool, hooks: Hooks) -> Outcome:
+class Incoming:
+    """Files that are on their way while the program runs."""
+
+    def __init__(self, held: JobPool, stage: Stage, hooks: Hooks) -> None:
+        self._held = held
+        self._stage = stage
+        self._hooks = hooks
+
+    def stop(self) -> None:
+        """Let no more of them come: programs that wait for one find what is there."""
+        self._stage.stop()
+        with contextlib.suppress(EngramError):
+            self._stage.wait()
+
+    def rest(self) -> Outcome:
+        """Wait until all are there, or somebody stops the job."""
+        try:
+            report, stopped = _waited(self._stage, "stage in", self._hooks)
+        except EngramError as error:
+            return Outcome(None, (Trouble(str(self._held.folder), str(error)),))
+        self._hooks.tell(_told(report, f"in {self._held.folder}"))
+        return Outcome(report, report.troubles, stopped)
+
+
+def bring_in(held: JobPool, hooks: Hooks, early: Early | None = None) -> Outcome | Incoming:
     """Bring a job's files into its pool: those that are there already are not copied again.
+
+    With `early`, give the rest of them once so much is there.
 
     Raises
     ------
@@ -136,29 +163,34 @@ def bring_in(held: JobPool, hooks: Hooks) -> Outcome:
     for resource in description.resources:
         if resource not in there:
             hooks.tell(f"{resource.path} is not there yet: what the job makes of it is brought out")
-    report: Report | None = None
-    troubles: tuple[Trouble, ...] = ()
-    stopped = False
-    if files:
-        pairs = {str(one.path): one.to or "/" for one in files}
-        options: InOptions = {
-            "workers": description.workers,
-            "rate": description.rate,
-            "existing": "update",
-            "device": _devices(held, files),
-        }
-        begun = begin_in(held.pool, pairs, **options)
-        try:
-            report, stopped = _waited(begun, "stage in", hooks)
-        except PoolFullError as error:
-            raise PoolFullError(_too_small(held, begun.progress(), error)) from None
-        troubles = report.troubles
-        hooks.tell(_told(report, f"in {held.folder}"))
     for resource in there:
-        if resource.type == "array" and not stopped and not hooks.stops():
+        if resource.type == "array" and not hooks.stops():
             nbytes = arrays.bring_in(held.pool, resource)
             hooks.tell(f"{resource.path} is imported as arrays, {human(nbytes)}")
-    return Outcome(report, troubles, stopped or hooks.stops())
+    if not files or hooks.stops():
+        return Outcome(None, (), hooks.stops())
+    pairs = {str(one.path): one.to or "/" for one in files}
+    options: InOptions = {
+        "workers": description.workers,
+        "rate": description.rate,
+        "existing": "update",
+        "device": _devices(held, files),
+        "awaited": early is not None,
+    }
+    begun = begin_in(held.pool, pairs, **options)
+    try:
+        report, stopped = _waited(begun, "stage in", hooks, early)
+    except PoolFullError as error:
+        raise PoolFullError(_too_small(held, begun.progress(), error)) from None
+    if report is None:
+        progress = begun.progress()
+        hooks.tell(
+            f"the program begins with {progress.files} of {progress.files_in_all} files, "
+            f"{human(progress.nbytes)} of {human(progress.nbytes_in_all)}: the rest comes meanwhile"
+        )
+        return Incoming(held, begun, hooks)
+    hooks.tell(_told(report, f"in {held.folder}"))
+    return Outcome(report, report.troubles, stopped)
 
 
 def devices(held: JobPool) -> dict[str, int]:
@@ -251,13 +283,27 @@ def bring_out(held: JobPool, hooks: Hooks, *, overwrite: bool) -> Outcome:
     return Outcome(report, tuple(troubles), stopped)
 
 
-def _waited(stage: Stage, what: str, hooks: Hooks) -> tuple[Report, bool]:
-    """Wait for a stage; give its report, and whether it was stopped."""
+@overload
+def _waited(stage: Stage, what: str, hooks: Hooks) -> tuple[Report, bool]: ...
+@overload
+def _waited(
+    stage: Stage, what: str, hooks: Hooks, early: Early | None
+) -> tuple[Report | None, bool]: ...
+def _waited(
+    stage: Stage, what: str, hooks: Hooks, early: Early | None = None
+) -> tuple[Report | None, bool]:
+    """Wait for a stage; give its report, and whether it was stopped.
+
+    With `early`, there is no report if so much is there before it ends.
+    """
     stopped = False
     try:
         while (report := stage.wait(_LOOK_SECONDS)) is None:
+            progress = stage.progress()
             if hooks.watch is not None:
-                hooks.watch(what, stage.progress())
+                hooks.watch(what, progress)
+            if early is not None and not stopped and early.is_there(progress):
+                return None, False
             if hooks.stops() and not stopped:
                 stopped = True
                 stage.stop()

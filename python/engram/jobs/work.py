@@ -22,10 +22,10 @@ from engram.jobs import dropping, pools, registry, staging
 from engram.jobs.description import Description
 from engram.jobs.pools import JobPool, Record
 from engram.jobs.signals import Signals
-from engram.jobs.staging import Hooks, Log, Outcome, Tell, Watch, wait_until
+from engram.jobs.staging import Hooks, Incoming, Log, Outcome, Tell, Watch, wait_until
 from engram.mounts import Mount
 from engram.paths import POOL_FILE, absolute
-from engram.stage import Report, Trouble
+from engram.stage import Early, Report, Trouble, stages
 
 FAILED = 74
 """The exit code of a job whose files could not be brought in or out, whatever its program did."""
@@ -49,6 +49,9 @@ class JobOptions(TypedDict, total=False):
     """Is called with a sentence on each thing that was done, or could not be."""
     watch: Watch | None
     """Is called while files are copied, with "stage in" or "stage out" and how far that is."""
+    early: str | None
+    """So much of the files has to be there before the program of `run` begins, such as "2GiB" or
+    "100files". The rest comes while it runs; an open of what is on its way waits. None: all."""
 
 
 class Ended(NamedTuple):
@@ -117,6 +120,8 @@ def run(
         raise ArgumentError("there is no program: name one, and its arguments")
     if front not in {"mount", "run"}:
         raise ArgumentError(f'front {front!r} is unknown: use "mount" or "run"')
+    asked = options.get("early")
+    early = None if asked is None else Early.parse(asked)
     said = _check_front(described, front, words[0])
     with Signals() as signals:
         hooks = _hooks(described, signals, options)
@@ -127,13 +132,17 @@ def run(
             if held.record.step == "out":
                 hooks.tell("the program has ended before: what is left goes out")
                 return _finish(held, hooks, signals, options)
-            if (outcome := _ready(held, hooks)) is not None:
-                return outcome
-            with _fronted(held, front, hooks) as environment:
+            ready = _ready(held, hooks, early)
+            if isinstance(ready, Ended):
+                return ready
+            with _fronted(held, front, hooks, ready) as environment:
                 code = _worked(held, words, environment, signals, hooks, grace=grace)
+                late = _rest(ready, hooks)
                 in_use = _unmounted(held, front, hooks)
             held.note(held.record._replace(step="out", code=code, program=0))
-            return _finish(held, hooks, signals, options, in_use=in_use)
+            ended = _finish(held, hooks, signals, options, in_use=in_use)
+            whole = ended.whole and not late
+            return ended._replace(troubles=late + ended.troubles, whole=whole)
 
 
 def resume(
@@ -351,22 +360,47 @@ def _refuse_ended(held: JobPool) -> None:
         )
 
 
-def _ready(held: JobPool, hooks: Hooks) -> Ended | None:
-    """Bring the files in; give how the job has ended if that could not be done."""
+def _ready(held: JobPool, hooks: Hooks, early: Early | None = None) -> Ended | Incoming | None:
+    """Bring the files in; give how the job has ended if that could not be done.
+
+    With `early`, give those that are still on their way once so much is there.
+    """
     record = held.record
     if record.step in {"ready", "running", "shown"}:
         hooks.tell("its files are there, as the job has left them that was not ended well")
-        return None
+        if not _is_cut(held):
+            return None
     try:
-        outcome = staging.bring_in(held, hooks)
+        outcome = staging.bring_in(held, hooks, early)
     except BaseException:
         if record.step == "in" and held.description.reuse is None:
             held.drop()
         raise
+    if isinstance(outcome, Incoming):
+        return outcome
     if outcome.whole:
         held.note(Record("ready"))
         return None
     return _not_begun(held, outcome, hooks)
+
+
+def _is_cut(held: JobPool) -> bool:
+    """Whether the job began its program early, and was killed before all files were there."""
+    own = {str(one.path) for one in held.description.resources}
+    begun = (one for one in stages(held.pool) if one.direction == "in")
+    return any(one.state != "whole" and own & {path for path, _ in one.paths} for one in begun)
+
+
+def _rest(ready: Incoming | None, hooks: Hooks) -> tuple[Trouble, ...]:
+    """Wait for what is still on its way once the program has ended; give what could not come."""
+    if ready is None:
+        return ()
+    late = ready.rest().troubles
+    for trouble in late:
+        hooks.tell(f"{trouble.path}: {trouble.why}")
+    if late:
+        hooks.tell("not all files could be brought in while the program ran")
+    return late
 
 
 def _not_begun(held: JobPool, outcome: Outcome, hooks: Hooks) -> Ended:
@@ -395,7 +429,7 @@ def _shown(described: Description, hooks: Hooks) -> Mount:
     _check_mount(described)
     with _begun(described, hooks) as held:
         _refuse_ended(held)
-        if (ended := _ready(held, hooks)) is not None:
+        if isinstance(ended := _ready(held, hooks), Ended):
             why = "; ".join(f"{one.path}: {one.why}" for one in ended.troubles)
             raise EngramError(f"not all files could be brought in: {why or 'stopped'}")
         before = held.record
@@ -421,7 +455,8 @@ def _check_not_shown(held: JobPool) -> None:
 
 def _drop_unseen(held: JobPool, hooks: Hooks) -> None:
     """Drop a pool that this process has made, and that no program has seen."""
-    if held.is_new and held.record.step == "ready" and held.description.reuse is None:
+    is_unseen = held.record.step in {"in", "ready"}
+    if held.is_new and is_unseen and held.description.reuse is None:
         hooks.tell("no program was begun, and the pool goes: nothing of it is lost")
         held.drop()
 
@@ -438,7 +473,9 @@ def _mounted(held: JobPool) -> Mount:
 
 
 @contextlib.contextmanager
-def _fronted(held: JobPool, front: Front, hooks: Hooks) -> Iterator[dict[str, str]]:
+def _fronted(
+    held: JobPool, front: Front, hooks: Hooks, ready: Incoming | None
+) -> Iterator[dict[str, str]]:
     """Have a program find the pool's files, and give its environment."""
     described = held.description
     devices = staging.devices(held)
@@ -461,6 +498,8 @@ def _fronted(held: JobPool, front: Front, hooks: Hooks) -> Iterator[dict[str, st
             _mounted(held)
             yield os.environ | own
     except BaseException:
+        if ready is not None:
+            ready.stop()
         with contextlib.suppress(EngramError):
             mounts.unmount(held.description.mount_dir)
         _drop_unseen(held, hooks)

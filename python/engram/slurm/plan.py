@@ -83,6 +83,10 @@ class Plan(NamedTuple):
         base = Path(self.fsdax) if asked.mode == "fsdax" and self.fsdax else self.base
         return base / f"engram-{name}"
 
+    def mode(self, name: str) -> str:
+        """Return the kind of memory of the pool of this name."""
+        return next((asked.mode for asked in self.pools if asked.name == name), "")
+
     def pool(self, name: str) -> Path:
         """Return the path of the pool of this name."""
         for asked in self.pools:

@@ -128,6 +128,8 @@ def begin(plan: Plan) -> Done:
     for copy in plan.into:
         _see_its_kind(copy)
         words = ["in", f"--to={copy.dest}", *_existing(copy.existing)]
+        if plan.mode(copy.pool) == "devdax":
+            words.append(f"--device={plan.devdax}")
         done = _sum(
             done, _stage(plan, copy, [*words, "--", str(plan.pool(copy.pool)), copy.source])
         )

@@ -3,8 +3,10 @@
     xarray.open_dataset("/dev/shm/pool/co2")          a pool's folder, then the group's path
     xarray.open_dataset(pool["co2"], engine="engram")
     xarray.open_datatree("/dev/shm/pool")             and all groups below
+    xarray.open_dataset("engram://job/run", engine="engram")     a group of a cluster
 
-Its name is needed nowhere: a path that leads into a pool's folder is known for one by `pool.toml`.
+Its name is needed for URLs alone, which xarray gives to netCDF's engine else: a path that leads
+into a pool's folder is known for one by `pool.toml`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from xarray.backends.store import StoreBackendEntrypoint
 
 from engram.group import Group
 from engram.paths import pool_above
+from engram.xarray import nodes
 from engram.xarray.place import place_of
 from engram.xarray.store import PoolStore
 
@@ -42,7 +45,7 @@ class EngramBackend(BackendEntrypoint):
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether it is a group, or a path that leads into a pool's folder."""
-        if isinstance(filename_or_obj, Group):
+        if isinstance(filename_or_obj, Group) or nodes.is_of_cluster(filename_or_obj):
             return True
         if not isinstance(filename_or_obj, str | os.PathLike):
             return False
@@ -74,6 +77,8 @@ class EngramBackend(BackendEntrypoint):
             "use_cftime": use_cftime,
             "decode_timedelta": decode_timedelta,
         }
+        if nodes.is_of_cluster(filename_or_obj):
+            return nodes.open_dataset(filename_or_obj, group, decoding)
         place = place_of(filename_or_obj, group, namespace)
         try:
             return _decoded(place, decoding)

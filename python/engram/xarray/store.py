@@ -75,7 +75,7 @@ class PoolStore(WritableCFDataStore):
     def get_variables(self) -> dict[str, Variable]:
         """Give the variables, in the order in which their file had them."""
         found = dict(self.contents.variables)
-        return {name: _unmasked(one) for name, one in found.items()} if self._masks else found
+        return {name: unmasked(one) for name, one in found.items()} if self._masks else found
 
     def get_attrs(self) -> dict[str, Any]:
         """Give the group's attributes."""
@@ -201,7 +201,7 @@ def _again(place: Place, leave_out: frozenset[str], masks: bool) -> PoolStore:
     return PoolStore(place, leave_out, masks=masks)
 
 
-def _unmasked(variable: Variable) -> Variable:
+def unmasked(variable: Variable) -> Variable:
     """Return a variable that xarray need not copy for the sake of a fill value that is NaN."""
     fill = variable.attrs.get(_FILL)
     if variable.dtype.kind != "f" or not isinstance(fill, np.floating) or not np.isnan(fill):
@@ -215,10 +215,10 @@ def _unmasked(variable: Variable) -> Variable:
 
 def _attributes(owner: Any) -> dict[str, Any]:
     found = _engram.attr_items(owner._namespace, owner._is_group, owner._id)
-    return {name: _as_xarray(value) for name, value in found}
+    return {name: as_xarray(value) for name, value in found}
 
 
-def _as_xarray(value: Any) -> Any:
+def as_xarray(value: Any) -> Any:
     """Return an attribute as other engines give it: texts as a list, scalars as native ones."""
     if not isinstance(value, np.ndarray):
         return value

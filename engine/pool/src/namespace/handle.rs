@@ -30,7 +30,7 @@ use engram_files::paths::place;
 use engram_index::{IndexSettings, IndexStats};
 use engram_media::shared_counter::SharedCounter;
 use engram_ops::group::{GroupInfo, Taker};
-use engram_query::answer::{Answer, Explanation, QueryOptions};
+use engram_query::answer::{Answer, Explanation, Keyed, QueryOptions};
 use engram_query::ast::Query;
 use engram_realm::batch::Batch;
 use engram_realm::process::between_forks;
@@ -321,6 +321,12 @@ impl Namespace {
         query::query_paths(self, query, options)
     }
 
+    /// The objects that a query finds, in the order of [`Namespace::query`], each with its path and
+    /// with what merging it among the hits of other pools takes.
+    pub fn query_keyed(&self, query: &Query, options: &QueryOptions) -> Result<Vec<Keyed>> {
+        query::query_keyed(self, query, options)
+    }
+
     /// Begins to watch: a [`Watcher`] gives objects of which the query is true from now on and was
     /// not before, and first those of which it is true already, if `existing` are asked for.
     pub fn watch(&self, query: &Query, options: &QueryOptions, existing: bool) -> Result<Watcher> {
@@ -407,10 +413,10 @@ impl Namespace {
         self.write_in_owning_realm(Member::Object(oid), Doing::Changing, write)
     }
 
-    /// Replaces what is kept beside a group for export (an import into an existing group).
-    pub fn set_origin(&self, group: Gid, origin: &[u8]) -> Result<()> {
-        self.write_in_owning_realm(Member::Group(group), Doing::Changing, |realm| {
-            realm.set_origin(group, origin)
+    /// Replaces what is kept beside a member: for export, or of what it is a part.
+    pub fn set_origin(&self, member: Member, origin: &[u8]) -> Result<()> {
+        self.write_in_owning_realm(member, Doing::Changing, |realm| {
+            realm.set_origin(member, origin)
         })
     }
 

@@ -24,12 +24,12 @@ use engram_catalog::Table;
 use engram_catalog::rows::Rows;
 use engram_columns::column_key::FIRST_BUILTIN;
 use engram_ops::overlay::peek::Peek;
-use engram_query::answer::{Answer, Explanation, QueryOptions};
+use engram_query::answer::{Answer, Explanation, Keyed, QueryOptions};
 use engram_query::ast::Query;
 use engram_query::compile::{OrderKey, compile};
 use engram_query::goal::Goal;
 use engram_query::groups::{Beyond, Groups};
-use engram_query::order::compare_cells;
+use engram_query::order::{compare_cells, order_bytes};
 use engram_query::run::Search;
 use engram_realm::process::between_forks;
 use engram_realm::{HasCore, Mode, Realm, peek_together};
@@ -157,6 +157,32 @@ pub(super) fn query_paths(
             })
             .collect()
         }),
+    })
+}
+
+/// See [`Namespace::query_keyed`].
+pub(super) fn query_keyed(
+    namespace: &Namespace,
+    query: &Query,
+    options: &QueryOptions,
+) -> Result<Vec<Keyed>> {
+    namespace.retry(Retry::IfViewChanged, || {
+        let realms = match namespace.seen()? {
+            VisibleRealms::One(realm) => vec![realm.clone()],
+            VisibleRealms::Many(realms) => realms,
+        };
+        united(namespace, &realms, query, options, |united| {
+            let mut all = Vec::new();
+            for (at, oid) in united.hits()? {
+                let search = &mut united.searches[at];
+                let key = order_bytes(united.order, &search.order_cells(oid)?);
+                let path = search.with_record(oid, |judge, record| {
+                    judge.groups.path_of(record.parent, record.name)
+                })?;
+                all.push(Keyed { oid, path, key });
+            }
+            Ok(all)
+        })
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Most namespaces have no other realm, and their operations must not pay for those that have. So
 //! there is one number in the file `scopes`, mapped by every process that may write it, that is, by
-//! those that may use the shared realm. It is raised by every process that makes a private realm,
+//! those that may use the shared realm. It is raised by every process that finds a private realm
 //! or publishes. As long as it is what it was, nothing has come since the handle last looked. That
 //! costs one load.
 //!

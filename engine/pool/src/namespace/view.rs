@@ -20,6 +20,7 @@ use crate::pool::Pool;
 use crate::published::with_newest;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
+use engram_base::faults::step;
 use engram_base::mutex::lock;
 use engram_base::scope::Scope;
 use engram_base::user;
@@ -46,6 +47,11 @@ impl RealmsBeside {
     /// Whether this is the newest published version.
     fn has(&self, realm: &Realm) -> bool {
         self.published.as_ref().is_some_and(|newest| Arc::ptr_eq(newest.core(), realm.core()))
+    }
+
+    /// Whether this is the private realm.
+    fn has_private(&self, realm: &Realm) -> bool {
+        self.private.as_ref().is_some_and(|known| known.is(realm))
     }
 }
 
@@ -151,6 +157,9 @@ fn others(namespace: &Namespace) -> Result<RealmsBeside> {
 }
 
 /// Looks for the realms beside the shared one.
+///
+/// A private realm has its name before its maker can tell of it, and the maker may die in between.
+/// So every process that finds one and may write tells the others, before it puts anything there.
 pub(crate) fn look_for_realms(namespace: &Namespace) -> Result<()> {
     let inner = &*namespace.inner;
     // Before the folders: what comes after that is told again.
@@ -163,6 +172,11 @@ pub(crate) fn look_for_realms(namespace: &Namespace) -> Result<()> {
         _ => realm_beside(&inner.pool, &inner.name, Scope::Private)?,
     };
     let published = realm_beside(&inner.pool, &inner.name, Scope::Published)?;
+    let is_new = |realm: &Realm| between_forks(|| !lock(&inner.beside).has_private(realm));
+    if namespace.mode() == Mode::ReadWrite && private.as_ref().is_some_and(is_new) {
+        step!("private.found");
+        namespace.has_come();
+    }
     let alone = private.is_none() && published.is_none();
     let gone = between_forks(|| {
         let mut others = lock(&inner.beside);
@@ -202,7 +216,6 @@ fn make_private(namespace: &Namespace) -> Result<Realm> {
     let size = inner.shared.as_ref().map(Realm::space).transpose()?;
     let size = size.map(|space| space.size);
     private::ensure(path, file, mount.clone(), &inner.name, size)?;
-    namespace.has_come();
     look_for_realms(namespace)?;
     match between_forks(|| lock(&inner.beside).private.clone()) {
         Some(realm) => Ok(realm),

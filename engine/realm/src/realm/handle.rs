@@ -349,12 +349,12 @@ impl Realm {
         write::rename(self, parent, old, new_parent, new, Clash::Refuse, None)
     }
 
-    /// Replaces what is kept beside a group for export (an import into an existing group).
-    pub fn set_origin(&self, group: Gid, origin: &[u8]) -> Result<()> {
+    /// Replaces what is kept beside a member: for export, or of what it is a part.
+    pub fn set_origin(&self, member: Member, origin: &[u8]) -> Result<()> {
         let core = self.writable()?;
         let inside = &core.enter()?;
         core.write(inside, Headroom::Normal, self.precondition(), |rows| {
-            group::keep_origin(rows, group, origin)
+            group::keep_origin(rows, member, origin)
         })
     }
 

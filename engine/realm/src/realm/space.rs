@@ -5,6 +5,7 @@
 //! vacant pages (`vacant`); new spans, up to the realm's size and the devices' room; and then it is
 //! `PoolFullError`, which names who holds the space. Only rows change under the writer lock.
 
+use crate::realm::ahead;
 use crate::realm::dead;
 use crate::realm::holders;
 use crate::realm::spans;
@@ -82,6 +83,21 @@ pub(super) enum Attempt {
 
 /// Reserves space for `nbytes` and claims it. On error nothing is reserved.
 pub fn reserve(core: &Arc<Core>, nbytes: u64, device: Option<u32>) -> Result<(Reserved, Claim)> {
+    match reserve_besides(core, nbytes, device) {
+        // What this thread's batch holds ready is for other lengths.
+        Err(error) if error.kind() == Kind::PoolFull && ahead::give_up(core) => {
+            reserve_besides(core, nbytes, device)
+        }
+        reserved => reserved,
+    }
+}
+
+/// The same, besides what this thread's batch holds ready.
+fn reserve_besides(
+    core: &Arc<Core>,
+    nbytes: u64,
+    device: Option<u32>,
+) -> Result<(Reserved, Claim)> {
     let inside = core.enter()?;
     if nbytes > SIZE_MAX {
         let limit = read_limit(&inside.read()?)?;
@@ -258,15 +274,29 @@ pub fn reach_in(core: &Core, inside: &Inside<'_>, end: u64, txn: &ReadTxn<'_>) -
 
 /// Gives a reservation back, if it is this process's own; a child's copy gives nothing.
 pub fn give_back(core: &Core, reserved: Reserved) {
-    let Ok(inside) = core.enter() else { return };
-    if inside.lease().id() != reserved.lease {
+    give_all_back(core, &[reserved]);
+}
+
+/// The same of several, in one commit.
+pub(crate) fn give_all_back(core: &Core, all: &[Reserved]) {
+    if all.is_empty() {
         return;
     }
-    // On an error the reservation returns with the lease.
+    let Ok(inside) = core.enter() else { return };
+    let lease = inside.lease().id();
+    let own: Vec<Extent> =
+        all.iter().filter(|one| one.lease == lease).map(|one| one.extent).collect();
+    if own.is_empty() {
+        return;
+    }
+    // On an error the reservations return with the lease.
     let _ = core.commit(&inside, Headroom::Relief, |rows| {
-        end_reservation(rows.txn(), reserved.lease, reserved.extent)?;
-        step!("give_back.ended");
-        freed_row(rows.txn(), reserved.extent, FreedOf::Nothing)
+        for extent in &own {
+            end_reservation(rows.txn(), lease, *extent)?;
+            step!("give_back.ended");
+            freed_row(rows.txn(), *extent, FreedOf::Nothing)?;
+        }
+        Ok(())
     });
     step!("give_back.committed");
 }

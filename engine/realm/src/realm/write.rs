@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::realm::{after_commit, checked, chunks, files, ids, keys, space};
+use crate::realm::{after_commit, ahead, checked, chunks, files, ids, keys, space};
 use engram_ops::group::GroupInfo;
 use engram_ops::mirror;
 use engram_ops::mirror::Original;
@@ -135,7 +135,7 @@ pub(super) fn allocate(
     }
     let link = link_of(core, parent, path, new, placement, realm.precondition())?;
     check_free(core, &link)?;
-    let (reserved, claim) = space::reserve(core, nbytes, placement.device)?;
+    let (reserved, claim) = ahead::reserve(core, nbytes, placement.device)?;
     Ok(RealmAllocation::new(Arc::clone(core), claim, reserved, link.into_owned(), nbytes))
 }
 

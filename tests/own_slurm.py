@@ -24,7 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from native import ROOT
+import native
+from native import PATH, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +45,6 @@ USERS = ("games", "news")
 """Two users that Debian has, who share no group."""
 PACKAGES_OF_PYTHON = f"{ROOT}/python:{sysconfig.get_path('purelib')}"
 PATIENCE_S = 90.0
-PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 CONF = """
 ClusterName=engram
 SlurmctldHost={host}({address})
@@ -103,8 +103,7 @@ def why_not() -> str:
     """Give the reason for which there can be no cluster here; "" if it can."""
     if os.geteuid() != 0:
         return "only root can start a Slurm whose jobs are other users'"
-    missing = [name for name in PACKAGES if shutil.which(name, path=PATH) is None]
-    if missing:
+    if missing := native.lacking(PACKAGES):
         names = " ".join(PACKAGES[name] for name in missing)
         return f"Slurm is not installed: {names} (`make slurm` installs them)"
     if not list(Path("/usr").glob("lib*/**/burst_buffer_lua.so")):
@@ -112,35 +111,6 @@ def why_not() -> str:
     if subprocess.run(["unshare", "-u", "true"], capture_output=True, check=False).returncode:
         return "this container's root may not unshare namespaces"
     return "" if python() else f"user {USERS[0]} may not read this package, or no Python"
-
-
-def install() -> str:
-    """Install what is missing, where that can be, and start no daemon; give what is missing still.
-
-    A package's script starts its daemons unless `policy-rc.d` says no: then it says so meanwhile.
-    """
-    missing = {each for name, each in PACKAGES.items() if shutil.which(name, path=PATH) is None}
-    if not missing:
-        return ""
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        return f"these Debian packages are missing: {' '.join(sorted(missing))}"
-    policy = Path("/usr/sbin/policy-rc.d")
-    ours = not policy.exists()
-    if ours:
-        policy.write_text("#!/bin/sh\nexit 101\n", encoding="ascii")
-        policy.chmod(0o755)
-    try:
-        for command in (
-            ["apt-get", "update", "-q"],
-            ["apt-get", "install", "-q", "-y", "--no-install-recommends", *sorted(missing)],
-        ):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                return f"{' '.join(command)}: {done.stderr.strip()[-500:]}"
-    finally:
-        if ours:
-            policy.unlink()
-    return ""
 
 
 @cache

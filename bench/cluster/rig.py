@@ -1,0 +1,116 @@
+"""Nodes of a cluster on loopback: an etcd, and a process for each node pool."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from engram import cluster as clusters
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TTL_S = 6.0
+PATIENCE_S = 60.0
+SERVE = """
+import sys, engram.cluster
+pool, size, etcd, ttl = sys.argv[1:]
+node = engram.cluster.serve(
+    "bench", pool=pool, size=size, etcd=[etcd], host="127.0.0.1", ttl=float(ttl))
+node.wait()
+print(node.standing, flush=True)
+sys.stdin.read()
+node.stop()
+"""
+
+
+class Rig:
+    """An etcd and the nodes of the cluster "bench", which end with the block."""
+
+    def __init__(self, folder: Path, nodes: int, size: str) -> None:
+        self.folder, self._count, self._size = folder, nodes, size
+        self._last = contextlib.ExitStack()
+        self.etcd = ""
+        self.nodes: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> Self:
+        with self._last:
+            self.etcd = self._start_etcd()
+            self._last.callback(os.environ.pop, "XDG_STATE_HOME", None)
+            os.environ["XDG_STATE_HOME"] = str(self.folder / "state")
+            for number in range(self._count):
+                self.nodes.append(self._serve(number))
+            self._last = self._last.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._last.close()
+
+    def pool(self, number: int) -> Path:
+        """Return where the pool of a node lies."""
+        return self.folder / f"node{number}"
+
+    def open(self, number: int | None = None) -> clusters.Cluster:
+        """Open the cluster as a process of a node does, or as one beside them all."""
+        if number is None:
+            opened = clusters.Cluster(
+                "bench", [self.etcd], pool=None, deadline=PATIENCE_S, ttl=TTL_S, tls=None
+            )
+        else:
+            opened = clusters.open("bench", etcd=[self.etcd], pool=self.pool(number))
+        self._last.callback(opened.close)
+        return opened
+
+    def _start_etcd(self) -> str:
+        program = shutil.which("etcd", path="/usr/bin:/usr/local/bin") or shutil.which("etcd")
+        if program is None:
+            raise OSError("etcd is not installed (Debian's etcd-server)")
+        client, peer = (f"127.0.0.1:{_free_port()}" for _ in range(2))
+        words = [
+            *(program, "--data-dir", str(self.folder / "etcd"), "--unsafe-no-fsync"),
+            *("--listen-client-urls", f"http://{client}"),
+            *("--advertise-client-urls", f"http://{client}"),
+            *("--listen-peer-urls", f"http://{peer}"),
+            *("--initial-advertise-peer-urls", f"http://{peer}"),
+            *("--initial-cluster", f"default=http://{peer}"),
+        ]
+        log = self._last.enter_context((self.folder / "etcd.log").open("wb"))
+        process = subprocess.Popen(words, stdout=log, stderr=log)  # noqa: S603 - our own words
+        self._last.callback(_end, process)
+        host, port = client.split(":")
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port))):
+                return client
+            time.sleep(0.02)
+        raise OSError(f"etcd does not answer at {client}: {self.folder / 'etcd.log'} says why")
+
+    def _serve(self, number: int) -> subprocess.Popen[str]:
+        words = [str(self.pool(number)), self._size, self.etcd, str(TTL_S)]
+        process = subprocess.Popen(  # noqa: S603 - our own words
+            [sys.executable, "-c", SERVE, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._last.callback(_end, process)
+        said: Any = process.stdout
+        if said.readline().strip() != "serves":
+            raise OSError(f"node {number} does not serve")
+        return process
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    process.kill()
+    process.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

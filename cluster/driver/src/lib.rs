@@ -1,0 +1,38 @@
+//! Drives a cluster's protocols: etcd, node servers, parts in node pools, readers and makers.
+//!
+//! This crate owns the doing of what the machines of `engram-protocol` decide: it asks etcd, serves
+//! and fetches bytes by HTTP, keeps parts in node pools, and reads the machine's clock.
+//!
+//! *Invariant*: it decides nothing that a machine decides. What a node says, it says while its
+//! machine says that it may.
+//!
+//! | module | what it offers |
+//! |---|---|
+//! | [`etcd`] | the coordinator |
+//! | [`clock`] | this machine's own clock |
+//! | [`node`] | a node pool, and the process of the host that serves it |
+//! | [`cluster`] | a cluster as its users have it |
+//! | [`reading`] | parts, fetched to where they are wanted |
+//! | `lock` | the lock of a node pool |
+//! | `making` | parts, made and sealed at their holders |
+//! | `session` | this process as a maker |
+//! | [`trees`] | subtrees as users have them |
+//! | `worker` | what a node does with its pool that may take long |
+//! | `routes`, `tree_routes` | what a node server answers |
+//! | [`error`] | what can go wrong, by what the caller does about it |
+
+#![deny(missing_docs)]
+
+pub mod clock;
+pub mod cluster;
+pub mod error;
+pub mod etcd;
+mod lock;
+mod making;
+pub mod node;
+pub mod reading;
+mod routes;
+mod session;
+mod tree_routes;
+pub mod trees;
+mod worker;

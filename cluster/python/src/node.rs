@@ -1,0 +1,75 @@
+//! This process's part in serving a node pool.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use engram_driver::error::Error;
+use engram_driver::node::{Node as Driven, NodeFile, NodeOptions, Standing};
+use engram_wire::{Credentials, Tls};
+use pyo3::prelude::*;
+
+use crate::engine::table;
+use crate::error::{raised, told};
+
+/// What a folder of certificates has for this name; none without a folder.
+pub fn tls(folder: Option<&PathBuf>, name: &str) -> PyResult<Option<Tls>> {
+    let Some(folder) = folder else { return Ok(None) };
+    let read = Credentials::read(folder, name).and_then(|own| Tls::new(&own));
+    read.map(Some).map_err(|error| raised(&Error::from(error)))
+}
+
+/// A node.
+#[pyclass(frozen, module = "engram.cluster._cluster")]
+pub struct Node {
+    driven: Mutex<Option<Driven>>,
+}
+
+#[pymethods]
+impl Node {
+    /// Takes part: serves as soon as no other process of the host does.
+    #[new]
+    #[pyo3(signature = (cluster, pool, etcd, *, ttl, host, weight=1.0, kept=60.0, tls_folder=None))]
+    fn new(
+        py: Python<'_>,
+        cluster: String,
+        pool: PathBuf,
+        etcd: Vec<String>,
+        ttl: f64,
+        host: String,
+        weight: f64,
+        kept: f64,
+        tls_folder: Option<PathBuf>,
+    ) -> PyResult<Node> {
+        let tls = tls(tls_folder.as_ref(), "member")?;
+        let (ttl, kept) = (Duration::from_secs_f64(ttl), Duration::from_secs_f64(kept));
+        let table = table(py)?;
+        let options = NodeOptions { cluster, pool, etcd, ttl, host, weight, kept, tls, table };
+        let driven = told(py.detach(|| Driven::start(options)))?;
+        Ok(Node { driven: Mutex::new(Some(driven)) })
+    }
+
+    /// How it stands: "waits", "joins", "serves" or "ended"; then the member, or why it ended.
+    fn standing(&self) -> (&'static str, Option<String>) {
+        let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        match driven.as_ref().map(Driven::standing) {
+            Some(Standing::Waits) => ("waits", None),
+            Some(Standing::Joins) => ("joins", None),
+            Some(Standing::Serves(member)) => ("serves", Some(format!("{member:x}"))),
+            Some(Standing::Ended(why)) => ("ended", why),
+            None => ("ended", None),
+        }
+    }
+
+    /// Ends this process's part.
+    fn stop(&self, py: Python<'_>) {
+        let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(driven));
+    }
+}
+
+/// The cluster and node that a pool is of; none where it is of no cluster.
+#[pyfunction]
+pub fn node_of(pool: PathBuf) -> PyResult<Option<(String, String)>> {
+    Ok(told(NodeFile::read(&pool))?.map(|file| (file.cluster, file.node)))
+}

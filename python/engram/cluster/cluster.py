@@ -1,0 +1,593 @@
+"""An open cluster: names that are looked up, made and removed."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+from numpy.typing import DTypeLike
+
+from engram.cluster import known, plans
+from engram.cluster.batch import Batch
+from engram.cluster.boxes import Box, ClusterArray, check_box, decoded
+from engram.cluster.making import Plan, commit
+from engram.cluster.names import checked
+from engram.cluster.natives import native
+from engram.cluster.queries import ArrayIndex, Hits, of_cluster
+from engram.cluster.sealing import seal
+from engram.cluster.trees import ClusterGroup, create
+from engram.errors import (
+    ArgumentError,
+    ConflictError,
+    ExistsError,
+    NodeAwayError,
+    NotFoundError,
+)
+from engram.extras import library
+from engram.paths import ClusterPath
+from engram.pool import Pool
+from engram.pool import open as open_pool
+
+if TYPE_CHECKING:
+    from xarray import Dataset
+
+DEADLINE_S = 30.0
+"""How long anything is waited for, in seconds, if nothing else is said."""
+
+
+class Member(NamedTuple):
+    """A node, as the map of the cluster has it."""
+
+    node: str
+    """Its uuid."""
+    host: str
+    address: str
+    """Where its node server answers: `HOST:PORT`."""
+    path: str
+    """Its pool."""
+    state: str
+    """"serving", "away" (it may come back with all it had) or "lost"."""
+    id: str
+    """The member that it is, or was last: never used again."""
+    since: datetime | None
+    """Since when it is away."""
+    weight: float
+    """Its share of names, beside those of others."""
+
+
+class Cluster:
+    """An open cluster; as a with-block, it is closed at the end.
+
+    Handles of it pickle as its name: a process that unpickles one opens the cluster itself.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        etcd: Sequence[str],
+        *,
+        pool: Path | None,
+        deadline: float,
+        ttl: float,
+        tls: Path | None,
+    ) -> None:
+        self.name = name
+        self._given = (list(etcd), deadline, ttl, tls)
+        self._native = native.Cluster(
+            name, list(etcd), pool=pool, deadline=deadline, ttl=ttl, tls_folder=tls
+        )
+        self._path = pool
+        self._pool: Pool | None = None
+        self._trees: dict[str, ClusterGroup] = {}
+        self._arrays: ArrayIndex | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        etcd, deadline, _, _ = self._given
+        return reopened, (self.name, etcd, deadline)
+
+    def __repr__(self) -> str:
+        return f"<engram cluster engram://{self.name}>"
+
+    def close(self) -> None:
+        """Close it: what this process has made and not published is given back."""
+        self._native.close()
+        _opened.pop(self.name, None)
+        if self._arrays is not None:
+            self._arrays.close()
+            self._arrays = None
+
+    def url(self, path: str = "") -> str:
+        """Give the URL of a name."""
+        return f"engram://{self.name}/{path}".rstrip("/")
+
+    @property
+    def members(self) -> list[Member]:
+        """All nodes, as the map has them now."""
+        return [_member(json.loads(text)) for text in self._native.nodes()]
+
+    @property
+    def epoch(self) -> int:
+        """The revision at which a node came or went last, as this process knows."""
+        return self._native.epoch
+
+    @property
+    def node(self) -> str | None:
+        """The node of this host, if it has one."""
+        return self._native.own_node
+
+    @property
+    def pool(self) -> Pool:
+        """The pool of this host's node, opened by this process.
+
+        Raises
+        ------
+        ArgumentError
+            If this host has none.
+
+        """
+        if self._pool is None:
+            if self._path is None or self.node is None:
+                raise ArgumentError(f"this host has no node of the cluster {self.name!r}")
+            self._pool = open_pool(self._path)
+        return self._pool
+
+    def __getitem__(self, path: str) -> Any:
+        """Give what has this name: an array in parts, a group, or what lies below one.
+
+        Raises
+        ------
+        NotFoundError
+            If there is none.
+
+        """
+        name = checked(path)
+        for root, group in self._trees.items():
+            if name.startswith(f"{root}/"):
+                try:
+                    return group[name[len(root) + 1 :]]
+                except (NotFoundError, NodeAwayError):
+                    # The group may have been replaced.
+                    del self._trees[root]
+                    break
+        found = self._find(name)
+        if found is None:
+            raise NotFoundError(f"there is no {path!r} in the cluster {self.name!r}")
+        if isinstance(found, ClusterGroup) and found.path != name:
+            self._trees[found.path] = found
+            return found[name[len(found.path) + 1 :]]
+        return found
+
+    def __setitem__(self, path: str, value: Any) -> None:
+        """Store a value: below a group at its home, else as an array in parts."""
+        name = checked(path)
+        found = self._find(name)
+        if isinstance(found, ClusterGroup) and found.path != name:
+            found[name[len(found.path) + 1 :]] = value
+        else:
+            self.put(name, value)
+
+    def __delitem__(self, path: str) -> None:
+        """Remove what has this name."""
+        name = checked(path)
+        found = self._find(name)
+        if isinstance(found, ClusterGroup) and found.path != name:
+            del found[name[len(found.path) + 1 :]]
+        else:
+            self.remove(name)
+
+    def __contains__(self, path: str) -> bool:
+        name = checked(path)
+        found = self._find(name)
+        if isinstance(found, ClusterGroup) and found.path != name:
+            return name[len(found.path) + 1 :] in found
+        return found is not None
+
+    def create_group(
+        self,
+        path: str,
+        *,
+        spread: Literal["node", "hash"] = "node",
+        node: str | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        exist_ok: bool = False,
+    ) -> ClusterGroup:
+        """Make a group of which all below lies on one node, or is spread over all by its names.
+
+        What lies below is no concern of etcd's: an object is made and found by one request to its
+        node, and by none where that is this host's.
+
+        Parameters
+        ----------
+        path
+            The name.
+        spread
+            "node": all on one node. "hash": the first name below decides where a member lies.
+        node
+            The node's uuid or host; without it this host's, or if it has none, any.
+        attrs
+            Attributes of the group.
+        exist_ok
+            Give a group that is there already as it is.
+
+        Raises
+        ------
+        ExistsError
+            If something has the name, or a name above or below it.
+        NodeAwayError
+            If a node goes meanwhile, or none is there.
+
+        """
+        return create(self, checked(path), spread, node, attrs, exist_ok=exist_ok)
+
+    def query(
+        self,
+        expr: Any = None,
+        *,
+        order_by: Any = None,
+        limit: int | None = None,
+        partial: bool = False,
+    ) -> Hits:
+        """Find objects below all groups, and arrays in parts, by what a query says of them.
+
+        Each node is asked at once, with the order and the limit; what they find is merged.
+
+        Parameters
+        ----------
+        expr
+            The query, as `Group.query` takes it; without one, all.
+        order_by
+            By what the hits are in order.
+        limit
+            How many at most.
+        partial
+            Do without nodes that do not answer: they stand in `missing`.
+
+        Raises
+        ------
+        PartialResultError
+            If nodes have not answered, and `partial` is false.
+        QueryError
+            If the query cannot be read.
+
+        """
+        return of_cluster(self, expr, order_by, limit, partial=partial)
+
+    def _array(self, path: str) -> ClusterArray:
+        """Give the array that was published."""
+        found = self[path]
+        if not isinstance(found, ClusterArray):
+            raise ConflictError(f"{path!r} is no array any more: somebody has replaced it")
+        return found
+
+    def _look_up(self, path: str) -> str | None:
+        found = self._native.look_up(path)
+        return None if found is None else found[0]
+
+    def _find(self, path: str) -> ClusterArray | ClusterGroup | None:
+        """Give the array or group of a name, or the group below which the name lies."""
+        steps = path.split("/")
+        above = ["/".join(steps[: end + 1]) for end in range(len(steps))]
+        for root, found in zip(above, self._native.look_up_all(above), strict=True):
+            if found is None:
+                continue
+            manifest, revision = found
+            if json.loads(manifest)["kind"] != "array":
+                return ClusterGroup(self, root, manifest)
+            if root == path:
+                return ClusterArray(self, path, *decoded(path, manifest, revision))
+        return None
+
+    def _check_free(self, path: str, found: ClusterArray | ClusterGroup | None) -> None:
+        """Refuse a name for a group that something has, or a name above or below it."""
+        if found is not None:
+            raise ExistsError(f"{found.path!r} is there already in the cluster {self.name!r}")
+        below = self.names(path)
+        if below:
+            raise ExistsError(
+                f"{path!r} cannot be a group of its own: {below[0]!r} is there; remove it, or take "
+                "another name"
+            )
+
+    @staticmethod
+    def _uuid_of(manifest: str) -> str:
+        return str(json.loads(manifest)["uuid"])
+
+    @staticmethod
+    def _manifest_text(
+        draft: native.Draft, holders: Sequence[tuple[str, int]], content: Mapping[str, Any]
+    ) -> str:
+        manifest = {
+            "uuid": native.Cluster.new_uuid(),
+            "generation": draft.generation,
+            "holders": [{"node": node, "member": member} for node, member in holders],
+            **content,
+        }
+        return json.dumps(manifest)
+
+    def _index_of_arrays(self) -> ArrayIndex:
+        if self._arrays is None:
+            self._arrays = ArrayIndex()
+        return self._arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def names(self, under: str = "") -> list[str]:
+        """Give all names of the cluster, or those below a group, in their order."""
+        prefix = f"{checked(under)}/" if under else ""
+        return [path for path, _ in self._native.names(prefix)]
+
+    def arrays(self, under: str = "") -> dict[str, ClusterArray]:
+        """Give the arrays right below a group, by their names there: all as at one moment."""
+        prefix = f"{checked(under)}/" if under else ""
+        found = {}
+        for path, text in self._native.names(prefix):
+            manifest = json.loads(text)
+            name = path.removeprefix(prefix)
+            if "/" not in name and manifest["kind"] == "array":
+                found[name] = ClusterArray(self, path, manifest, manifest["generation"])
+        return found
+
+    def open_xarray(self, group: str = "", **options: Any) -> "Dataset":
+        """Open the arrays right below a group as a dataset, whose values are dask's.
+
+        Parameters
+        ----------
+        group
+            The group's path.
+        options
+            Those of `xarray.open_dataset`, such as `decode_times`.
+
+        Raises
+        ------
+        NotFoundError
+            If there are none.
+        ArgumentError
+            If two arrays differ in the length of a dimension.
+
+        """
+        xarray = library("xarray", "xarray", "Cluster.open_xarray")
+        opened: Dataset = xarray.open_dataset(ClusterPath(self, group), engine="engram", **options)
+        for name in set(opened.variables) - set(opened.indexes):
+            # xarray wraps what an engine gives, and sees no blocks in it then.
+            opened.variables[name].data = opened.variables[name].data
+        return opened
+
+    def remove(self, path: str) -> None:
+        """Remove a name. The nodes free its parts when nobody can be given them any more.
+
+        Raises
+        ------
+        NotFoundError
+            If there is none.
+
+        """
+        commit(self, [Plan(checked(path))])
+
+    def put(
+        self,
+        path: str,
+        value: Any,
+        *,
+        parts: Sequence[int] | None = None,
+        dims: Sequence[str] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        replicas: int = 1,
+    ) -> ClusterArray:
+        """Cut an array of this process into parts, send each to a node, and publish the name.
+
+        Parts lie in order: neighbours on one node, and on each node as many as on any other.
+
+        Parameters
+        ----------
+        path
+            The name. What has it is replaced as a whole.
+        value
+            An array of any dtype of fixed width, or what numpy makes one of.
+        parts
+            Into how many parts each dimension is cut; without it the first one is, into one part
+            for each node.
+        dims
+            The names of the dimensions.
+        attrs
+            Attributes.
+        replicas
+            At how many hosts each part is to be. Readers go on to another where one is away.
+
+        Raises
+        ------
+        ArgumentError
+            If there are fewer hosts, or the manifest is too large for etcd.
+        NodeAwayError
+            If a node goes meanwhile, or none is there.
+        ConflictError
+            If somebody else publishes the name meanwhile.
+        PoolFullError
+            If a node has no room.
+
+        """
+        plan = plans.value_of(self, checked(path), value, parts, dims, attrs, replicas)
+        commit(self, [plan])
+        return self._array(path)
+
+    def create_array(
+        self,
+        path: str,
+        shape: int | Sequence[int],
+        dtype: DTypeLike = "f8",
+        *,
+        parts: Sequence[int] | None = None,
+        dims: Sequence[str] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        fill: Any = None,
+        replicas: int = 1,
+    ) -> ClusterArray:
+        """Make an array that each node writes in place: its own parts, until it is published.
+
+        ::
+
+            t = c.create_array("run/U", (4096, 4096), parts=(8, 1))
+            for part in t.local_parts():  # in a task on each node
+                part.array[...] = compute(part.box)
+            c.publish("run/U")
+
+        Until then readers see what is written at that moment, and no checksum tells whether all of
+        it came.
+
+        Parameters
+        ----------
+        path
+            The name. What has it is replaced as a whole.
+        shape, dtype
+            Its shape, and any dtype of fixed width.
+        parts, dims, attrs
+            As for `put`.
+        fill
+            What each item is at first; without it, zeros.
+        replicas
+            At how many hosts each part is to be once it is published. Until then it is at one.
+
+        Raises
+        ------
+        ArgumentError, NodeAwayError, ConflictError, PoolFullError
+            As for `put`.
+
+        """
+        plan = plans.empty_of(self, checked(path), shape, dtype, parts, dims, attrs, fill, replicas)
+        commit(self, [plan])
+        return self._array(path)
+
+    def publish(self, path: str) -> ClusterArray:
+        """Seal an array that was written in place: nothing of it is written again.
+
+        Each holder sums up its parts. What is sealed already stays as it is.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such name.
+        BusyError
+            If a process has a part's memory for writing; it says which one.
+        NodeAwayError
+            If a holder is away.
+        ConflictError
+            If somebody else replaces the name meanwhile.
+
+        """
+        seal(self, checked(path))
+        return self._array(path)
+
+    def batch(self) -> Batch:
+        """Give a with-block whose names are published together at its end: all, or none.
+
+        ::
+
+            with c.batch() as b:
+                b.put("run/T", t)
+                b.remove("run/old")
+        """
+        return Batch(self)
+
+    def from_dask(
+        self,
+        path: str,
+        array: Any,
+        *,
+        dims: Sequence[str] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        replicas: int = 1,
+    ) -> ClusterArray:
+        """Store an array of dask's: each block on the node of the worker that computes it.
+
+        Blocks of workers that are on no node go to the nodes in order. `replicas` is as for `put`.
+
+        Raises
+        ------
+        ArgumentError, NodeAwayError, ConflictError, PoolFullError
+            As for `put`.
+
+        """
+        from engram.cluster.blocks import dask_of  # noqa: PLC0415 - dask is needed here alone
+
+        commit(self, [dask_of(checked(path), array, dims, attrs, replicas)])
+        return self._array(path)
+
+    def _load(self, path: str, shape: Sequence[int], box: Box, out: Any) -> tuple[str, int]:
+        check_box(shape, box)
+        return self._native.load(path, list(shape), list(box.offsets), list(box.counts), out)
+
+
+_opened: dict[str, Cluster] = {}
+"""Clusters that handles of this process have opened."""
+
+
+def open(  # noqa: A001 - as `engram.open`
+    name: str,
+    *,
+    etcd: Sequence[str] | None = None,
+    pool: str | Path | None = None,
+    deadline: float = DEADLINE_S,
+) -> Cluster:
+    """Open a cluster.
+
+    Parameters
+    ----------
+    name
+        Its name, or its URL: `engram://job`.
+    etcd
+        The endpoints of etcd, each `HOST:PORT`; without them, those that are known on this host.
+    pool
+        The node pool of this host; without it, the one that is known, if there is one.
+    deadline
+        How long anything is waited for, in seconds.
+
+    Raises
+    ------
+    NotFoundError
+        If nothing is known here of this cluster, and no `etcd` is given.
+    CoordinatorError
+        If etcd does not answer.
+    UnsupportedError
+        If it is of a version that may lose what it acknowledged.
+
+    """
+    bare = known.check_name(name)
+    try:
+        found = known.read(bare)
+    except NotFoundError:
+        if etcd is None:
+            raise
+        found = known.Known(bare, list(etcd))
+    own = Path(pool) if pool is not None else found.pool
+    tls = Path(found.tls) if found.tls else None
+    return Cluster(bare, etcd or found.etcd, pool=own, deadline=deadline, ttl=found.ttl, tls=tls)
+
+
+def reopened(name: str, etcd: list[str], deadline: float) -> Cluster:
+    """Give this process's own opening of a cluster: one for all handles that are unpickled."""
+    there = _opened.get(name)
+    if there is None:
+        there = _opened[name] = open(name, etcd=etcd, deadline=deadline)
+    return there
+
+
+def _member(entry: dict[str, Any]) -> Member:
+    away = entry["state"] != "serving"
+    since = datetime.fromtimestamp(entry["since"], UTC) if away else None
+    return Member(
+        node=entry["node"],
+        host=entry["host"],
+        address=entry["address"],
+        path=entry["path"],
+        state=entry["state"],
+        id=f"{entry['member']:x}",
+        since=since,
+        weight=entry["weight"],
+    )

@@ -1,0 +1,96 @@
+"""Where a process finds what it must know of a cluster: where its etcd is, and this host's pool.
+
+It is a file of the user, `~/.local/state/engram/clusters/NAME.json` if nothing else is said, which
+whoever serves a node writes. On hosts that share a home it is one for all of them.
+"""
+
+import contextlib
+import json
+import os
+import re
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+from engram.errors import ArgumentError, CorruptError, NotFoundError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+TTL_S = 15.0
+"""How long a member's lease runs without being renewed, in seconds, if nothing else is said."""
+
+
+class Known(NamedTuple):
+    """What a process must know of a cluster."""
+
+    name: str
+    etcd: list[str]
+    """The endpoints of etcd, each `HOST:PORT`."""
+    ttl: float = TTL_S
+    """How long leases run, in seconds."""
+    tls: str | None = None
+    """The folder of this user's certificates; None: connections are plain."""
+    pools: dict[str, str] = {}  # noqa: RUF012 - never changed in place
+    """The node pool of each host by the host's name."""
+
+    @property
+    def pool(self) -> Path | None:
+        """The node pool of this host, if it has one."""
+        found = self.pools.get(socket.gethostname())
+        return Path(found) if found and Path(found).exists() else None
+
+
+def check_name(name: str) -> str:
+    """Give a cluster's name, also where it is a URL, if it can be one.
+
+    Raises
+    ------
+    ArgumentError
+        If it has other signs than letters, digits, dots, dashes and underscores.
+
+    """
+    bare = name.removeprefix("engram://").rstrip("/") if isinstance(name, str) else ""
+    if not _NAME.fullmatch(bare):
+        raise ArgumentError(
+            f"{name!r} cannot be a cluster's name: up to 64 letters, digits, dots, dashes and "
+            "underscores, such as engram://job"
+        )
+    return bare
+
+
+def folder() -> Path:
+    """Give the folder of these files."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return Path(base or "~/.local/state").expanduser() / "engram/clusters"
+
+
+def read(name: str) -> Known:
+    """Read what is known of a cluster.
+
+    Raises
+    ------
+    NotFoundError
+        If nothing is.
+
+    """
+    path = folder() / f"{check_name(name)}.json"
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return Known(**said)
+    except FileNotFoundError:
+        raise NotFoundError(
+            f"nothing is known here of the cluster {name!r}: {path} is not there. Start a node of "
+            "it on this host, or open it with etcd=[…]"
+        ) from None
+    except (ValueError, TypeError) as error:
+        raise CorruptError(f"{path} cannot be read: {error}; remove it, and start a node") from None
+
+
+def write(known: Known) -> None:
+    """Write what is known, beside the pools of other hosts that stand there already."""
+    path = folder() / f"{known.name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.suppress(NotFoundError, CorruptError):
+        known = known._replace(pools={**read(known.name).pools, **known.pools})
+    made = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    made.write_text(json.dumps(known._asdict(), indent=1), encoding="utf-8")
+    made.replace(path)

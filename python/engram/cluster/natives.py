@@ -1,0 +1,19 @@
+"""The native module of clusters, which is built apart: one node needs none of it."""
+
+from typing import TYPE_CHECKING
+
+from engram.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from engram.cluster import _cluster as native
+else:
+    try:
+        from engram.cluster import _cluster as native
+    except ImportError as error:
+        message = (
+            f"clusters need the module engram.cluster._cluster, which cannot be loaded ({error}): "
+            "`make cluster` builds it"
+        )
+        raise UnsupportedError(message) from None
+
+__all__ = ["native"]

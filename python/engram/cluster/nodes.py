@@ -1,0 +1,156 @@
+"""How a process takes part in serving a node."""
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Self
+
+from engram.cluster import known
+from engram.cluster.natives import native
+from engram.errors import BusyError, CoordinatorError, ExistsError, UnsupportedError
+from engram.pool import create
+
+_LOOK_S = 0.02
+_PATIENCE_S = 60.0
+KEPT_S = 60.0
+"""How long parts that were replaced are kept, in seconds, if nothing else is said."""
+
+
+class ServedNode:
+    """A process's part in serving a node pool; as a with-block, it ends with the block.
+
+    Of the processes of a host that take part one serves, and the others wait: when its process
+    dies, another takes over within a second, as the same member. What serves are threads that never
+    need the interpreter.
+    """
+
+    def __init__(self, driven: native.Node, cluster: str, pool: Path) -> None:
+        self.cluster = cluster
+        self.pool = pool
+        self._driven = driven
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<engram node of {self.cluster} at {self.pool}: {self.standing}>"
+
+    @property
+    def standing(self) -> Literal["waits", "joins", "serves", "ended"]:
+        """How it stands: another process serves; it is about to serve; it serves; it has ended."""
+        return self._driven.standing()[0]  # type: ignore[return-value]  # one of these
+
+    @property
+    def member(self) -> str | None:
+        """The member that it serves as."""
+        standing, said = self._driven.standing()
+        return said if standing == "serves" else None
+
+    def wait(self, timeout: float = _PATIENCE_S) -> Self:
+        """Wait until the node is served: by this process, or by another of the host.
+
+        Raises
+        ------
+        CoordinatorError
+            If it is not served in time, in seconds.
+        BusyError
+            If it has ended, with the reason.
+
+        """
+        until = time.monotonic() + timeout
+        while (standing := self._driven.standing())[0] not in {"serves", "waits"}:
+            if standing[0] == "ended":
+                raise BusyError(f"the node of {self.cluster!r} has ended: {standing[1]}")
+            if time.monotonic() > until:
+                raise CoordinatorError(
+                    f"the node of {self.cluster!r} has not joined within {timeout:g} s: etcd does "
+                    "not answer, or another host serves a copy of the pool"
+                )
+            time.sleep(_LOOK_S)
+        return self
+
+    def stop(self) -> None:
+        """End this process's part. What lies in the pool stays."""
+        self._driven.stop()
+
+
+def serve(
+    name: str,
+    *,
+    pool: str | os.PathLike[str],
+    etcd: Sequence[str],
+    size: str | int | None = None,
+    host: str | None = None,
+    ttl: float = known.TTL_S,
+    weight: float = 1.0,
+    kept: float = KEPT_S,
+) -> ServedNode:
+    """Take part in serving this host's node pool, from threads of this process.
+
+    Parameters
+    ----------
+    name
+        The cluster's name.
+    pool
+        The node pool; it is made if it is not there.
+    etcd
+        The endpoints of etcd, each `HOST:PORT`.
+    size
+        The size of a pool that is made, such as "64 GiB".
+    host
+        The name or address at which others find this host; without it, the host's name.
+    ttl
+        How long the member's lease runs without being renewed, in seconds.
+    weight
+        The node's share of names, beside those of others.
+    kept
+        How long parts that were replaced are kept for those who have looked them up, in seconds.
+
+    Raises
+    ------
+    ArgumentError
+        If the pool is of another cluster, or this process serves it already.
+    CoordinatorError
+        If etcd does not answer.
+    UnsupportedError
+        If etcd is of a version that may lose what it acknowledged, or the host has no address.
+
+    """
+    bare = known.check_name(name)
+    path = Path(pool).absolute()
+    if not path.exists():
+        _make(path, size)
+    given = host or socket.gethostname()
+    try:
+        address = socket.getaddrinfo(given, None, type=socket.SOCK_STREAM)[0][4][0]
+    except OSError as error:
+        raise UnsupportedError(
+            f"the host's name {given!r} has no address ({error}): give host= an address at which "
+            "other nodes find this one"
+        ) from None
+    driven = native.Node(
+        bare,
+        path,
+        list(etcd),
+        ttl=ttl,
+        host=str(address),
+        weight=weight,
+        kept=kept,
+        tls_folder=None,
+    )
+    pools = {socket.gethostname(): str(path)}
+    known.write(known.Known(bare, list(etcd), ttl, None, pools))
+    return ServedNode(driven, bare, path)
+
+
+def _make(path: Path, size: str | int | None) -> None:
+    try:
+        made = create(path, size) if size is not None else create(path)
+    except ExistsError:
+        return  # another process of the host was faster
+    made.close()

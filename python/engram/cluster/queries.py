@@ -1,0 +1,261 @@
+"""Queries over a cluster: asked of every node that has subtrees, and merged in their order.
+
+The names of arrays in parts, with shape, dtype and attributes, stand in etcd. They are judged here,
+by the same engine: in a pool of this process that has an object for each, and no values.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import numpy as np
+
+from engram import _engram
+from engram.arguments import whole_number
+from engram.cluster import values
+from engram.cluster.natives import native
+from engram.errors import BusyError, NotFoundError, PartialResultError
+from engram.pool import create
+from engram.query import order_text, text_of
+
+if TYPE_CHECKING:
+    from engram.cluster.cluster import Cluster
+    from engram.cluster.trees import ClusterGroup
+    from engram.pool import Pool
+
+_ASKED_AT_ONCE = 32
+_INDEX_SIZE = "1 GiB"
+_CHUNK = 64
+
+
+class Hit(NamedTuple):
+    """An object that a query has found, as it was then."""
+
+    path: str
+    """Its name in the cluster."""
+    node: str | None
+    """The node on which it lies; None of an array in parts."""
+    dtype: np.dtype[Any] | None
+    shape: tuple[int, ...]
+    dims: tuple[str, ...] | None
+    attrs: dict[str, Any]
+    nbytes: int
+
+
+class Hits(Sequence[Hit]):
+    """What a query has found, in its order."""
+
+    def __init__(self, cluster: Cluster, found: list[Hit], missing: dict[str, str]) -> None:
+        self.cluster = cluster
+        self._found = found
+        self.missing = missing
+        """The nodes that have not answered, each with why."""
+
+    def __repr__(self) -> str:
+        without = f", without {len(self.missing)} nodes" if self.missing else ""
+        return f"<{len(self)} hits in engram://{self.cluster.name}{without}>"
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, key: int) -> Hit: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[Hit]: ...
+    def __getitem__(self, key: int | slice) -> Hit | list[Hit]:
+        return self._found[key]
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self._found)
+
+    def paths(self) -> list[str]:
+        """Give the names of the objects."""
+        return [hit.path for hit in self._found]
+
+    def objects(self) -> Iterator[Any]:
+        """Look each object up; one that has gone since is left out."""
+        for hit in self._found:
+            try:
+                found = self.cluster[hit.path]
+            except NotFoundError:
+                continue
+            yield found
+
+
+class _Keyed(NamedTuple):
+    """A hit with what orders it: the key, then which answer it is of, and its place there."""
+
+    key: bytes
+    answer: int
+    place: int
+    hit: Hit
+
+
+def of_cluster(
+    cluster: Cluster, expr: Any, order_by: Any, limit: int | None, *, partial: bool
+) -> Hits:
+    """Find objects in all subtrees, and arrays."""
+    query = _query(expr, order_by, limit)
+    trees: dict[tuple[str, int], list[str]] = {}
+    arrays: dict[str, dict[str, Any]] = {}
+    for path, text in cluster._native.names(""):
+        manifest = json.loads(text)
+        if manifest["kind"] == "array":
+            arrays[path] = manifest
+            continue
+        for holder in manifest["holders"]:
+            trees.setdefault((holder["node"], holder["member"]), []).append(manifest["uuid"])
+    answers, missing = _ask(cluster, query.text, trees, is_from_tree=False)
+    if arrays:
+        answers.append(cluster._index_of_arrays().find(query, arrays, len(answers)))
+    return _merged(cluster, answers, missing, limit, partial=partial)
+
+
+def of_tree(
+    group: ClusterGroup, expr: Any, order_by: Any, limit: int | None, *, partial: bool
+) -> Hits:
+    """Find objects below a subtree's root."""
+    query = _query(expr, order_by, limit)
+    manifest = json.loads(group._manifest)
+    trees = {
+        (holder["node"], holder["member"]): [manifest["uuid"]] for holder in manifest["holders"]
+    }
+    answers, missing = _ask(group.cluster, query.text, trees, is_from_tree=True)
+    return _merged(group.cluster, answers, missing, limit, partial=partial)
+
+
+def _query(expr: Any, order_by: Any, limit: int | None) -> _engram.Query:
+    return _engram.Query(
+        text_of(expr),
+        None if order_by is None else order_text(order_by),
+        None if limit is None else whole_number("limit", limit, 0),
+    )
+
+
+def _ask(
+    cluster: Cluster,
+    text: str,
+    trees: dict[tuple[str, int], list[str]],
+    *,
+    is_from_tree: bool,
+) -> tuple[list[list[_Keyed]], dict[str, str]]:
+    """Ask each node; what it has found, or why it has not answered."""
+    missing: dict[str, str] = {}
+    cluster._native.nodes()  # the addresses of now
+
+    def ask(holder: tuple[str, int]) -> list[tuple[str, bytes, bytes]]:
+        node, member = holder
+        try:
+            return native.query_node(
+                cluster._native, node, member, text, trees[holder], is_from_tree
+            )
+        except (BusyError, NotFoundError) as error:
+            missing[node] = str(error)
+            return []
+
+    holders = list(trees)
+    with ThreadPoolExecutor(max(1, min(len(holders), _ASKED_AT_ONCE))) as threads:
+        told = list(threads.map(ask, holders))
+    answers = [
+        [
+            _Keyed(key, number, place, _hit(path, holders[number][0], head))
+            for place, (path, head, key) in enumerate(found)
+        ]
+        for number, found in enumerate(told)
+    ]
+    return answers, missing
+
+
+def _hit(path: str, node: str, head: bytes) -> Hit:
+    _, dtype, shape, dims, attrs, told = _engram.unpacked(head)
+    nbytes = 0 if told is None else told[2]
+    return Hit(path, node, dtype, shape, None if dims is None else tuple(dims), dict(attrs), nbytes)
+
+
+def _merged(
+    cluster: Cluster,
+    answers: list[list[_Keyed]],
+    missing: dict[str, str],
+    limit: int | None,
+    *,
+    partial: bool,
+) -> Hits:
+    if missing and not partial:
+        said = "; ".join(f"{node}: {why}" for node, why in sorted(missing.items()))
+        raise PartialResultError(
+            f"{len(missing)} nodes have not answered ({said}): try again later, or take what the "
+            "others have found with partial=True"
+        )
+    merged = heapq.merge(*answers, key=lambda each: each[:3])
+    found = [each.hit for each in itertools.islice(merged, limit)]
+    return Hits(cluster, found, missing)
+
+
+class ArrayIndex:
+    """The arrays of a cluster as objects without values, in a pool of this process."""
+
+    def __init__(self) -> None:
+        base = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own, which nobody else has
+        self._folder = tempfile.mkdtemp(
+            prefix="engram-arrays-", dir=base if base.is_dir() else None
+        )
+        self._pool: Pool = create(Path(self._folder) / "pool", _INDEX_SIZE)
+        self._known: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Remove the pool."""
+        self._pool.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def find(
+        self, query: _engram.Query, arrays: dict[str, dict[str, Any]], number: int
+    ) -> list[_Keyed]:
+        """Find those of these arrays of which the query is true."""
+        with self._lock:
+            self._bring_up(arrays)
+            found = query.keyed(self._pool._namespace, self._pool._id)
+        return [
+            _Keyed(key, number, place, _hit_of(path, arrays[path]))
+            for place, (path, key) in enumerate(found)
+        ]
+
+    def _bring_up(self, arrays: dict[str, dict[str, Any]]) -> None:
+        """Have an object for each array, as its manifest is now."""
+        for path in [path for path in self._known if path not in arrays]:
+            del self._pool[path]
+            del self._known[path]
+        for path, manifest in arrays.items():
+            sign = f"{manifest['uuid']}/{manifest['generation']}"
+            if self._known.get(path) == sign:
+                continue
+            shape = tuple(manifest["shape"])
+            chunks = (*[1] * (len(shape) - 1), _CHUNK) if shape else None
+            self._pool.create_array(
+                path,
+                shape=shape,
+                dtype=values.dtype_of(manifest["dtype"]),
+                dims=manifest.get("dims"),
+                attrs=values.decode(manifest.get("attrs", {})),
+                overwrite=True,
+                chunks=chunks,
+            )
+            self._known[path] = sign
+
+
+def _hit_of(path: str, manifest: dict[str, Any]) -> Hit:
+    dtype = values.dtype_of(manifest["dtype"])
+    shape = tuple(manifest["shape"])
+    dims = manifest.get("dims")
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    attrs = values.decode(manifest.get("attrs", {}))
+    return Hit(path, None, dtype, shape, None if dims is None else tuple(dims), attrs, nbytes)

@@ -1,0 +1,125 @@
+"""Sealing what was written in place: each holder sums up its parts, and one transaction says so.
+
+The sealed manifest is a publication of its own, and its parts are those that are there. So it has a
+uuid of its own, and names the one by which its parts are asked for. Copies are made now: what has
+some is never written again.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engram.cluster import values
+from engram.cluster.boxes import Box, decoded, raw_of
+from engram.cluster.making import Holder, Made, Making, Places, give_back
+from engram.cluster.natives import native
+from engram.errors import BusyError, CoordinatorError, NotFoundError
+
+if TYPE_CHECKING:
+    from engram.cluster.cluster import Cluster
+
+_AT_ONCE = 8
+
+
+def seal(cluster: Cluster, path: str) -> None:
+    """Seal an array, unless it is sealed.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none of this name.
+    BusyError
+        If a process has memory of it for writing.
+    ConflictError
+        If somebody else replaces it meanwhile.
+
+    """
+    draft = cluster._native.draft([path])
+    found = cluster._native.look_up(path)
+    if found is None:
+        raise NotFoundError(f"there is no {path!r} in the cluster {cluster.name!r}")
+    manifest, _ = decoded(path, *found)
+    if manifest["sealed"]:
+        return
+    uuid = manifest["uuid"]
+    holders: list[Holder] = [(each["node"], each["member"]) for each in manifest["holders"]]
+    parts = list(enumerate(manifest["parts"]))
+
+    def summed(numbered: tuple[int, dict[str, Any]]) -> int:
+        number, part = numbered
+        return cluster._native.seal_part(holders[part["h"][0]], uuid, number)
+
+    with ThreadPoolExecutor(_AT_ONCE) as at_once:
+        sums = list(at_once.map(summed, parts))
+    making = Making(path, uuid, draft.maker, draft.begun)
+    copies: list[Made] = []
+    is_asked = False
+    try:
+        _copy(cluster, making, manifest, (holders, sums), copies)
+        text = _sealed(manifest, draft.generation, holders, sums, copies)
+        is_asked = True
+        cluster._native.publish(draft, [text])
+    except BaseException as error:
+        if not (is_asked and isinstance(error, CoordinatorError)):
+            give_back(cluster, uuid, draft.maker, copies)
+        raise
+
+
+def _copy(
+    cluster: Cluster,
+    making: Making,
+    manifest: dict[str, Any],
+    there: tuple[list[Holder], list[int]],
+    copies: list[Made],
+) -> None:
+    """Make the copies of each part that the array is to have, at other hosts."""
+    if manifest["replicas"] == 1:
+        return
+    places = Places(cluster, manifest["replicas"])
+    dtype = values.dtype_of(manifest["dtype"])
+    holders, sums = there
+    for number, part in enumerate(manifest["parts"]):
+        box = Box(tuple(part["o"]), tuple(part["n"]))
+        own = [holders[at] for at in part["h"]]
+        more = [holder for holder in places.beside(own[0]) if holder not in own]
+        block = np.empty(box.counts, dtype)
+        cluster._load(making.path, manifest["shape"], box, raw_of(block))
+        copies.append(Made(number, box, more, None))
+        new = making.part(number, box, dtype)
+        for holder in more:
+            if cluster._native.make_part(holder, new, raw_of(block)) != sums[number]:
+                raise BusyError(
+                    f"part {number} of {making.path!r} was written while it was published: have "
+                    "its writers end, and publish it again"
+                )
+
+
+def _sealed(
+    manifest: dict[str, Any],
+    generation: int,
+    holders: list[Holder],
+    sums: list[int],
+    copies: list[Made],
+) -> str:
+    """Give the manifest of the sealed array."""
+    more = {each.number: each.holders for each in copies}
+    every = list(dict.fromkeys([*holders, *(h for each in copies for h in each.holders)]))
+    at = {holder: place for place, holder in enumerate(every)}
+    parts = [
+        {**part, "h": [*part["h"], *(at[holder] for holder in more.get(number, []))], "c": total}
+        for number, (part, total) in enumerate(zip(manifest["parts"], sums, strict=True))
+    ]
+    sealed = {
+        **manifest,
+        "uuid": native.Cluster.new_uuid(),
+        "made": manifest["uuid"],
+        "generation": generation,
+        "holders": [{"node": node, "member": member} for node, member in every],
+        "sealed": True,
+        "parts": parts,
+    }
+    return json.dumps(sealed)

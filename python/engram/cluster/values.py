@@ -1,0 +1,108 @@
+"""What manifests say of dtypes and attributes.
+
+A dtype is numpy's own text, such as `<f8`; one with fields is the engine's bytes of it, as digits
+after an x. An attribute is kept exactly: its dtype, its shape and
+its bytes in base64; text is kept as text, so that people can read it.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from engram import _engram
+from engram.errors import ArgumentError, CorruptError
+
+
+def dtype_text(dtype: np.dtype[Any]) -> str:
+    """Give a dtype as a manifest has it.
+
+    Raises
+    ------
+    ArgumentError
+        If its items have no fixed bytes.
+
+    """
+    if dtype.kind not in "biufcSUVMm":
+        raise ArgumentError(
+            f"dtype {dtype} cannot be an array's over nodes: take one of numbers, times, records, "
+            "or text of fixed width"
+        )
+    if dtype.fields is None and dtype.subdtype is None:
+        return dtype.str
+    return f"x{_engram.dtype_bytes(dtype).hex()}"
+
+
+def dtype_of(text: str) -> np.dtype[Any]:
+    """Give the dtype that a manifest's text is.
+
+    Raises
+    ------
+    CorruptError
+        If it is none.
+
+    """
+    try:
+        if text.startswith("x"):
+            return _engram.dtype_of(bytes.fromhex(text[1:]))
+        return np.dtype(text)
+    except (TypeError, ValueError) as error:
+        raise CorruptError(f"{text!r} in a manifest is no dtype: {error}") from None
+
+
+def item_bytes(fill: Any, dtype: np.dtype[Any]) -> bytes:
+    """Give the bytes of one item of this value; none for zeros.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no item of the dtype.
+
+    """
+    if fill is None:
+        return b""
+    item = np.zeros((), dtype)
+    try:
+        item[()] = fill
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"fill {fill!r} is no item of dtype {dtype}: {error}") from error
+    return item.tobytes()
+
+
+def encode(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Give attributes as a manifest has them."""
+    return {name: _encoded(name, value) for name, value in (attrs or {}).items()}
+
+
+def _encoded(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind == "U":
+        return {"text": array.tolist()}
+    if array.dtype.kind not in "biufcSVMm" or array.dtype.fields is not None:
+        raise ArgumentError(
+            f"attribute {name!r}: a value of dtype {array.dtype} cannot be kept; use text, "
+            "numbers, times or arrays of them"
+        )
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "data": data}
+
+
+def decode(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Give attributes as they were: text as `str`, scalars as numpy's, all else as arrays."""
+    return {name: _decoded(name, value) for name, value in attrs.items()}
+
+
+def _decoded(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    try:
+        if "text" in value:
+            return np.array(value["text"])
+        data = base64.b64decode(value["data"])
+        array = np.frombuffer(data, np.dtype(value["dtype"])).reshape(value["shape"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptError(f"attribute {name!r} of a manifest cannot be read: {error}") from None
+    return array[()] if array.ndim == 0 else array
