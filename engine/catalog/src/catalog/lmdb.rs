@@ -209,6 +209,23 @@ impl Env {
         // SAFETY: the environment is open and `stat` is a valid place.
         check("mdb_env_stat", unsafe { ffi::mdb_env_stat(env, &raw mut stat) })?;
         self.page_bytes = u64::from(stat.ms_psize);
+        self.check_lock_table()
+    }
+
+    /// LMDB walks as many readers as the lock table says, beyond its end if there are not so many.
+    /// The first process to open it makes it anew; others find what is there.
+    fn check_lock_table(&self) -> Result<()> {
+        let info = self.info()?;
+        if info.me_numreaders > info.me_maxreaders {
+            fail!(
+                Corrupt,
+                "lock.mdb says that {} readers have been there at once, and has room for {}; close \
+                 the pool in every process that has it open: the next to open it makes the table \
+                 anew",
+                info.me_numreaders,
+                info.me_maxreaders
+            );
+        }
         Ok(())
     }
 

@@ -9,13 +9,14 @@ mod seal;
 mod wait;
 
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use tempfile::TempDir;
 
+use super::lmdb::Env;
 use super::{Catalog, EmptyTables, Headroom, Options, Table, WriteTxn};
 use engram_base::error::{Kind, Result};
 
@@ -335,6 +336,25 @@ fn opening_makes_no_file_and_refuses_what_does_not_fit() {
     assert_eq!(kind(Catalog::open(dir.path(), &Options::default())), Kind::Corrupt);
     fs::write(&growth, bytes).expect("it");
     Catalog::open(dir.path(), &Options::default()).expect("the catalog");
+}
+
+/// Of the count of readers in LMDB's lock table, the byte that is worth most.
+const READERS_LAST_BYTE: u64 = 19;
+
+/// Damage in the table of a closed catalog is gone with the next opening; a process that joins
+/// others is told of it, and reads nothing behind the end.
+#[test]
+fn a_lock_table_of_more_readers_than_it_has_room_for_is_refused() {
+    let (dir, catalog) = made(&Options::default());
+    let lock = File::options().write(true).open(dir.path().join("lock.mdb")).expect("it");
+    let damage = || lock.write_all_at(&[1], READERS_LAST_BYTE).expect("a write");
+    damage();
+    let joined = Env::open(dir.path(), &Options::default(), false);
+    assert_eq!(joined.map(|_| ()).expect_err("no table").kind(), Kind::Corrupt);
+    lock.write_all_at(&[0], READERS_LAST_BYTE).expect("a write");
+    drop(catalog);
+    damage();
+    Catalog::open(dir.path(), &Options::default()).expect("a table made anew");
 }
 
 #[test]
