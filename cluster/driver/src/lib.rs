@@ -8,9 +8,11 @@
 //!
 //! | module | what it offers |
 //! |---|---|
-//! | [`etcd`] | the coordinator |
+//! | [`etcd`] | etcd, by its JSON gateway |
+//! | `coordinator` | whom a process asks for rows: etcd, or nodes |
 //! | [`clock`] | this machine's own clock |
 //! | [`node`] | a node pool, and the process of the host that serves it |
+//! | [`calls`] | calls of methods, which the process that serves has run |
 //! | [`cluster`] | a cluster as its users have it |
 //! | [`reading`] | parts, fetched to where they are wanted |
 //! | `lock` | the lock of a node pool |
@@ -23,8 +25,10 @@
 
 #![deny(missing_docs)]
 
+pub mod calls;
 pub mod clock;
 pub mod cluster;
+mod coordinator;
 pub mod error;
 pub mod etcd;
 mod lock;

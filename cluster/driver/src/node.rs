@@ -27,13 +27,14 @@ use engram_protocol::manifest::Manifest;
 use engram_protocol::map::{Identity, Map};
 use engram_protocol::membership::{Membership, News};
 use engram_protocol::{Action, Rules};
-use engram_wire::{Limits, Server, Tls};
+use engram_wire::{Limits, Server, Tls, Who};
 use serde::{Deserialize, Serialize};
 
+use crate::calls::Caller;
 use crate::clock::{now, wall};
 use crate::cluster::check_name;
+use crate::coordinator::Coordinator;
 use crate::error::{Error, Result};
-use crate::etcd::Etcd;
 use crate::lock::LockFile;
 use crate::routes::Routes;
 use crate::worker::{Done, Job, Worker, borne};
@@ -72,6 +73,8 @@ pub struct NodeOptions {
     pub tls: Option<Tls>,
     /// The engine of this process.
     pub table: &'static Table,
+    /// Who runs methods that are called here.
+    pub caller: Option<Arc<dyn Caller>>,
 }
 
 /// What a node pool says of its cluster.
@@ -117,7 +120,8 @@ pub(crate) struct Shared {
     pub(crate) node: String,
     pub(crate) parts: Parts,
     pub(crate) trees: Trees,
-    etcd: Arc<Etcd>,
+    pub(crate) caller: Option<Arc<dyn Caller>>,
+    pub(crate) coordinator: Arc<Coordinator>,
     membership: Mutex<Membership>,
 }
 
@@ -132,16 +136,22 @@ impl Shared {
         }
     }
 
-    /// Refuses to give back what is published: only the name's removal or replacement frees it.
-    pub(crate) fn check_unpublished(&self, path: &str, uuid: &str) -> Result<()> {
+    /// Whether a name of the cluster has this now.
+    pub(crate) fn is_published(&self, path: &str, uuid: &str) -> Result<bool> {
         let keys = vec![Keys::new(&self.cluster).name(path)];
-        let Reply::Rows { rows, .. } = self.etcd.answer(&Request::Get { keys }) else {
+        let Reply::Rows { rows, .. } = self.coordinator.answer(&Request::Get { keys }) else {
             return Err(Error::Coordinator(format!(
-                "etcd does not answer whether {path:?} is published: try again later"
+                "{} does not answer whether {path:?} is published: try again later",
+                self.coordinator.told()
             )));
         };
         let is_other = |row: &Row| Manifest::decode(&row.value).is_ok_and(|own| own.uuid != uuid);
-        if rows.iter().all(is_other) {
+        Ok(!rows.iter().all(is_other))
+    }
+
+    /// Refuses to give back what is published: only the name's removal or replacement frees it.
+    pub(crate) fn check_unpublished(&self, path: &str, uuid: &str) -> Result<()> {
+        if !self.is_published(path, uuid)? {
             return Ok(());
         }
         Err(Error::Access(format!(
@@ -212,8 +222,14 @@ impl Node {
     /// refused here.
     pub fn start(options: NodeOptions) -> Result<Node> {
         check_name(&options.cluster)?;
-        let etcd = Etcd::new(&options.etcd, options.tls.as_ref(), options.ttl / 6)?;
-        etcd.check_version()?;
+        if let Some(tls) = &options.tls
+            && let Who::User(uid) = tls.own().who
+        {
+            return Err(Error::Access(format!(
+                "the certificate of user {uid} serves no node: take one of a member"
+            )));
+        }
+        let coordinator = Coordinator::open(&options.etcd, options.tls.as_ref(), options.ttl / 6)?;
         if let Some(file) = NodeFile::read(&options.pool)?
             && file.cluster != options.cluster
         {
@@ -236,7 +252,7 @@ impl Node {
         let (events, inbox) = channel();
         let steward = Steward {
             options: NodeOptions { pool: place.clone(), ..options },
-            etcd: Arc::new(etcd),
+            coordinator: Arc::new(coordinator),
             told: Arc::clone(&told),
             events: events.clone(),
             inbox,
@@ -299,7 +315,7 @@ impl Drop for Node {
 /// The thread that waits for the lock, and then serves.
 struct Steward {
     options: NodeOptions,
-    etcd: Arc<Etcd>,
+    coordinator: Arc<Coordinator>,
     told: Arc<Told>,
     events: Sender<Event>,
     inbox: Receiver<Event>,
@@ -350,7 +366,8 @@ impl Steward {
             node: file.node.clone(),
             trees: Trees::of(&parts),
             parts,
-            etcd: Arc::clone(&self.etcd),
+            caller: self.options.caller.clone(),
+            coordinator: Arc::clone(&self.coordinator),
             membership: Mutex::new(nobody),
         });
         let server = bind(host, file.port, tls.as_ref(), &shared)?;
@@ -466,12 +483,13 @@ impl Asks {
         let (asks, questions) = channel::<Asked>();
         let questions = Arc::new(Mutex::new(questions));
         for _ in 0..count {
-            let (questions, etcd) = (Arc::clone(&questions), Arc::clone(&steward.etcd));
+            let questions = Arc::clone(&questions);
+            let coordinator = Arc::clone(&steward.coordinator);
             let events = steward.events.clone();
             std::thread::spawn(move || {
                 loop {
                     let Ok((task, token, request)) = lock(&questions).recv() else { return };
-                    let reply = etcd.answer(&request);
+                    let reply = coordinator.answer(&request);
                     if events.send(Event::Reply { task, token, reply }).is_err() {
                         return;
                     }

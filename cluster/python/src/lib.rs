@@ -8,6 +8,7 @@
 #![allow(clippy::too_many_arguments)] // natives take what the package has taken apart
 
 mod buffer;
+mod certificates;
 mod cluster;
 mod engine;
 mod error;
@@ -18,6 +19,10 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _cluster {
+    #[pymodule_export]
+    use crate::certificates::{
+        certified, certify_host, certify_user, has_authority, make_authority,
+    };
     #[pymodule_export]
     use crate::cluster::{Cluster, Draft, NewPart};
     #[pymodule_export]
