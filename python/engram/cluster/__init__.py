@@ -20,6 +20,7 @@ what does them (`cluster/driver/`).
 """
 
 from engram.cluster.boxes import ClusterArray, PartRef
+from engram.cluster.certificates import certify
 from engram.cluster.cluster import Cluster, Member, open  # noqa: A004 - as `engram.open`
 from engram.cluster.far import FarArray, FarBlob
 from engram.cluster.nodes import ServedNode, serve
@@ -38,6 +39,7 @@ __all__ = [
     "Member",
     "PartRef",
     "ServedNode",
+    "certify",
     "open",
     "serve",
     "start",

@@ -2,16 +2,21 @@
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from engram.cluster import known
+from engram.cluster import certificates, known
 from engram.cluster.natives import native
 from engram.errors import BusyError, CoordinatorError, ExistsError, UnsupportedError
 from engram.pool import create
 
+if TYPE_CHECKING:
+    from engram.cluster.running import Runner
+
+DEADLINE_S = 30.0
 _LOOK_S = 0.02
 _PATIENCE_S = 60.0
 KEPT_S = 60.0
@@ -26,10 +31,11 @@ class ServedNode:
     need the interpreter.
     """
 
-    def __init__(self, driven: native.Node, cluster: str, pool: Path) -> None:
+    def __init__(self, driven: native.Node, cluster: str, pool: Path, runs: "_Runs") -> None:
         self.cluster = cluster
         self.pool = pool
         self._driven = driven
+        self._runs = runs
 
     def __enter__(self) -> Self:
         return self
@@ -77,6 +83,35 @@ class ServedNode:
     def stop(self) -> None:
         """End this process's part. What lies in the pool stays."""
         self._driven.stop()
+        self._runs.end()
+
+
+class _Runs:
+    """Runs methods that other nodes call: what that takes is loaded with the first of them."""
+
+    def __init__(
+        self, facts: tuple[str, list[str], float, str | None, str], workers: int | None
+    ) -> None:
+        self._facts = facts
+        self._workers = workers
+        self._runner: Runner | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, method: str, number: str, body: bytes) -> bytes | bool:
+        if self._runner is None:
+            from engram.cluster.cluster import reopened  # noqa: PLC0415 - as above
+            from engram.cluster.running import Runner  # noqa: PLC0415
+
+            with self._lock:
+                if self._runner is None:
+                    pool = Path(self._facts[-1])
+                    self._runner = Runner(reopened, self._facts, pool, self._workers)
+        return self._runner(method, number, body)
+
+    def end(self) -> None:
+        """Take no more."""
+        if self._runner is not None:
+            self._runner.end()
 
 
 def serve(
@@ -89,6 +124,8 @@ def serve(
     ttl: float = known.TTL_S,
     weight: float = 1.0,
     kept: float = KEPT_S,
+    tls: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
 ) -> ServedNode:
     """Take part in serving this host's node pool, from threads of this process.
 
@@ -110,6 +147,12 @@ def serve(
         The node's share of names, beside those of others.
     kept
         How long parts that were replaced are kept for those who have looked them up, in seconds.
+    tls
+        The folder of this host's certificate; "own": this user's authority for the cluster, which
+        is made if it is not there; "none": connections are plain, and whoever reaches them does
+        what they like. Without it, "own" beyond loopback.
+    workers
+        How many processes run methods that other nodes call; without it, one for each processor.
 
     Raises
     ------
@@ -133,6 +176,9 @@ def serve(
             f"the host's name {given!r} has no address ({error}): give host= an address at which "
             "other nodes find this one"
         ) from None
+    folder = certificates.of_node(bare, tls, str(address))
+    said = None if folder is None else str(folder)
+    runs = _Runs((bare, list(etcd), DEADLINE_S, said, str(path)), workers)
     driven = native.Node(
         bare,
         path,
@@ -141,11 +187,12 @@ def serve(
         host=str(address),
         weight=weight,
         kept=kept,
-        tls_folder=None,
+        tls_folder=folder,
+        caller=runs,
     )
     pools = {socket.gethostname(): str(path)}
-    known.write(known.Known(bare, list(etcd), ttl, None, pools))
-    return ServedNode(driven, bare, path)
+    known.write(known.Known(bare, list(etcd), ttl, said, pools))
+    return ServedNode(driven, bare, path, runs)
 
 
 def _make(path: Path, size: str | int | None) -> None:
