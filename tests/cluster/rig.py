@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster.etcd import Etcd
+from cluster.etcd import Etcd, why_not
 from engram import cluster as clusters
 
 if TYPE_CHECKING:
@@ -95,8 +94,8 @@ def end(process: subprocess.Popen[str]) -> None:
 @contextlib.contextmanager
 def rigged(folder: Path) -> Iterator[Rig]:
     """Give a rig whose pools lie in a folder; all of it has ended after the block."""
-    if shutil.which("etcd") is None:
-        pytest.skip("etcd is not installed (Debian's etcd-server)")
+    if why := why_not():
+        pytest.skip(why)
     with contextlib.ExitStack() as last:
         etcd = last.enter_context(Etcd.alone())
         yield Rig([each.removeprefix("http://") for each in etcd.endpoints], folder, last)
