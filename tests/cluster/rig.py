@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster.etcd import Etcd, Tls
+from cluster.etcd import Etcd, Tls, why_not
 from engram import cluster as clusters
 from engram.cluster import certificates
 
@@ -103,8 +102,8 @@ def rigged(folder: Path, *, secure: bool = False) -> Iterator[Rig]:
 
     A secure one has an authority, and all connections are mutual TLS, those to etcd, too.
     """
-    if shutil.which("etcd") is None:
-        pytest.skip("etcd is not installed (Debian's etcd-server)")
+    if why := why_not():
+        pytest.skip(why)
     with contextlib.ExitStack() as last:
         if not secure:
             etcd = last.enter_context(Etcd.alone())

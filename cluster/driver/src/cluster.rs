@@ -376,14 +376,23 @@ impl Cluster {
 
     /// Looks at a member that does not answer, and strikes it if its lease has ended.
     pub(crate) fn suspect(&self, node: &str, member: LeaseId) {
-        let mut machine = Strike::new(&self.keys, node, member, wall(), Rules::ALL);
+        self.judge(Strike::new(&self.keys, node, member, wall(), Rules::ALL));
+    }
+
+    /// Runs the machine that strikes a member.
+    pub(crate) fn judge(&self, mut machine: Strike) -> Verdict {
         let mut left: VecDeque<Action<Verdict>> = machine.start(now()).into();
         while let Some(action) = left.pop_front() {
-            if let Action::Ask { token, request } = action {
-                let reply = self.coordinator.answer(&request);
-                left.extend(machine.reply(now(), token, reply));
+            match action {
+                Action::Ask { token, request } => {
+                    let reply = self.coordinator.answer(&request);
+                    left.extend(machine.reply(now(), token, reply));
+                }
+                Action::Own(verdict) => return verdict,
+                Action::Wake(_) => {}
             }
         }
+        Verdict::Unknown
     }
 
     pub(crate) fn away(map: &Map, who: &[Holder], what: &str) -> Error {
@@ -434,14 +443,7 @@ fn gone_of(map: &Map, proposals: &[Proposal]) -> Vec<Holder> {
 impl Local {
     /// Opens the pool; none where it is of no cluster yet.
     fn open(cluster: &str, pool: &Path, table: &'static Table) -> Result<Option<Local>> {
-        let Some(file) = NodeFile::read(pool)? else { return Ok(None) };
-        if file.cluster != cluster {
-            return Err(Error::Argument(format!(
-                "the pool {} is of cluster {:?}, not of {cluster:?}",
-                pool.display(),
-                file.cluster
-            )));
-        }
+        let Some(file) = NodeFile::of_cluster(pool, cluster)? else { return Ok(None) };
         let place = Place::of(pool)?;
         Ok(Some(Local { node: file.node, place, parts: Parts::open(table, pool)? }))
     }

@@ -98,7 +98,23 @@ impl Etcd {
                 Err(error) => why = error.to_string(),
             }
         }
-        Err(Error::Coordinator(format!("no etcd answers at {}: {why}", self.endpoints.join(", "))))
+        Err(Error::Coordinator(format!(
+            "no etcd answers at {}: start it, or name another ({why})",
+            self.endpoints.join(", ")
+        )))
+    }
+
+    /// Refuses an etcd as [`check_version`](Etcd::check_version) does, and one of which most
+    /// members do not answer each other.
+    pub fn check_answers(&self) -> Result<String> {
+        let version = self.check_version()?;
+        match self.answer(&Request::Get { keys: vec!["/engram/".to_owned()] }) {
+            Reply::Rows { .. } => Ok(version),
+            _ => Err(Error::Coordinator(format!(
+                "etcd at {} has no leader, or does not answer in time: try again later",
+                self.endpoints.join(", ")
+            ))),
+        }
     }
 
     /// Answers a question; where nobody knows whether it was done, `Unreachable`.
@@ -303,8 +319,8 @@ fn rows_of_all(told: &Value) -> Vec<Row> {
     responses.iter().flat_map(|each| rows(&each["response_range"]["kvs"])).collect()
 }
 
-/// Whether this version may decide for a cluster.
-fn judge_version(version: &str) -> std::result::Result<(), String> {
+/// Whether this version may decide for a cluster; if not, why.
+pub fn judge_version(version: &str) -> std::result::Result<(), String> {
     let mut numbers = version.split(['.', '-']).map(|part| part.parse::<u64>().ok());
     let (Some(Some(major)), Some(Some(minor)), Some(Some(patch))) =
         (numbers.next(), numbers.next(), numbers.next())

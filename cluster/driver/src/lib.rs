@@ -17,6 +17,7 @@
 //! | [`reading`] | parts, fetched to where they are wanted |
 //! | `lock` | the lock of a node pool |
 //! | `making` | parts, made and sealed at their holders |
+//! | `operating` | a cluster as its operator has it |
 //! | `session` | this process as a maker |
 //! | [`trees`] | subtrees as users have them |
 //! | `worker` | what a node does with its pool that may take long |
@@ -34,6 +35,7 @@ pub mod etcd;
 mod lock;
 mod making;
 pub mod node;
+mod operating;
 pub mod reading;
 mod routes;
 mod session;

@@ -26,6 +26,7 @@ use engram_protocol::holdings::{Duty, Held, Holdings};
 use engram_protocol::manifest::Manifest;
 use engram_protocol::map::{Identity, Map};
 use engram_protocol::membership::{Membership, News};
+use engram_protocol::stop::Stop;
 use engram_protocol::{Action, Rules};
 use engram_wire::{Limits, Server, Tls, Who};
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,8 @@ use crate::worker::{Done, Job, Worker, borne};
 
 const FILE: &str = "cluster.toml";
 const LOCK: &str = "cluster.lock";
+/// When processes of the node were asked to end, for one that waits to serve.
+const STOPPED: &str = "cluster.stopped";
 /// Between two tries of the lock.
 const LOCK_EVERY: Duration = Duration::from_millis(100);
 /// How long those who are answered at the end are waited for.
@@ -98,6 +101,19 @@ impl NodeFile {
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(os(&path, &error)),
+        }
+    }
+
+    /// What a pool says that is of this cluster, or of none yet; one of another is refused.
+    pub fn of_cluster(pool: &Path, cluster: &str) -> Result<Option<NodeFile>> {
+        match NodeFile::read(pool)? {
+            Some(file) if file.cluster != cluster => Err(Error::Argument(format!(
+                "the pool {} is of cluster {:?}, not of {cluster:?}: name another pool, or that \
+                 cluster",
+                pool.display(),
+                file.cluster
+            ))),
+            found => Ok(found),
         }
     }
 
@@ -230,16 +246,16 @@ impl Node {
             )));
         }
         let coordinator = Coordinator::open(&options.etcd, options.tls.as_ref(), options.ttl / 6)?;
-        if let Some(file) = NodeFile::read(&options.pool)?
-            && file.cluster != options.cluster
-        {
-            return Err(Error::Argument(format!(
-                "the pool {} is of cluster {:?}, not of {:?}",
-                options.pool.display(),
-                file.cluster,
-                options.cluster
+        NodeFile::of_cluster(&options.pool, &options.cluster)?;
+        let keys = Keys::new(&options.cluster);
+        let Reply::Rows { revision, .. } =
+            coordinator.answer(&Request::Get { keys: vec![keys.stopped()] })
+        else {
+            return Err(Error::Coordinator(format!(
+                "{} has no leader, or does not answer in time: try again",
+                coordinator.told()
             )));
-        }
+        };
         let place = options.pool.canonicalize().map_err(|error| os(&options.pool, &error))?;
         if !lock(&OWN).insert(place.clone()) {
             return Err(Error::Argument(format!(
@@ -253,6 +269,7 @@ impl Node {
         let steward = Steward {
             options: NodeOptions { pool: place.clone(), ..options },
             coordinator: Arc::new(coordinator),
+            stop: Stop::new(&keys, revision),
             told: Arc::clone(&told),
             events: events.clone(),
             inbox,
@@ -316,6 +333,7 @@ impl Drop for Node {
 struct Steward {
     options: NodeOptions,
     coordinator: Arc<Coordinator>,
+    stop: Stop,
     told: Arc<Told>,
     events: Sender<Event>,
     inbox: Receiver<Event>,
@@ -350,6 +368,19 @@ impl Steward {
         }
     }
 
+    /// Whether the process before this one, for whose end it waited, ended since all are to end.
+    fn is_stopped(&self, node: &str) -> bool {
+        let asked = std::fs::read_to_string(self.options.pool.join(STOPPED));
+        if asked.is_ok_and(|asked| asked.parse().is_ok_and(|asked| self.stop.is_since(asked))) {
+            return true;
+        }
+        let keys = self.stop.rows(node).to_vec();
+        match self.coordinator.answer(&Request::Get { keys }) {
+            Reply::Rows { rows, .. } => self.stop.asked(node, &rows).is_some(),
+            _ => false,
+        }
+    }
+
     fn serve(&self) -> Result<()> {
         self.told.say(Standing::Joins);
         let NodeOptions { cluster, pool, host, weight, ttl, tls, .. } = &self.options;
@@ -360,6 +391,9 @@ impl Steward {
             Some(file) => file,
             None => NodeFile { cluster: cluster.clone(), node: random::uuid()?, port: 0 },
         };
+        if self.is_stopped(&file.node) {
+            return Ok(());
+        }
         let nobody = Membership::new(&keys, Identity::default(), *ttl, Rules::ALL);
         let shared = Arc::new(Shared {
             cluster: cluster.clone(),
@@ -575,6 +609,12 @@ impl Round<'_> {
             }
             Task::Look => {
                 let Reply::Rows { rows, .. } = reply else { return Ok(()) };
+                if let Some(asked) = self.steward.stop.asked(&self.shared.node, &rows) {
+                    // Where it cannot be written, who waits asks the coordinator.
+                    let word = self.steward.options.pool.join(STOPPED);
+                    let _ = std::fs::write(word, asked.to_string());
+                    let _ = self.steward.events.send(Event::Stop);
+                }
                 let Ok(map) = Map::of(&self.keys, &rows) else { return Ok(()) };
                 let actions = lock(&self.shared.membership).map_seen(now(), &map);
                 self.of_membership(actions, asks);
@@ -602,7 +642,8 @@ impl Round<'_> {
             }
         }
         if is_due(&mut self.wakes[Task::Look as usize]) {
-            let keys = vec![self.keys.node(&self.shared.node)];
+            let mut keys = vec![self.keys.node(&self.shared.node)];
+            keys.extend(self.steward.stop.rows(&self.shared.node));
             let _ = asks.send((Task::Look, 0, Request::Get { keys }));
             self.wakes[Task::Look as usize] = Some(now() + self.steward.options.ttl / 3);
         }

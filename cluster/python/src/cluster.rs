@@ -280,6 +280,38 @@ impl Cluster {
         Ok((encoded(&manifest), modified))
     }
 
+    /// Asks the processes of a node, or of all nodes, to end.
+    #[pyo3(signature = (node=None))]
+    fn ask_to_stop(&self, py: Python<'_>, node: Option<String>) -> PyResult<()> {
+        let driven = self.driven()?;
+        told(py.detach(|| driven.ask_to_stop(node.as_deref())))
+    }
+
+    /// The nodes whose leases run, each as JSON.
+    fn serving(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let driven = self.driven()?;
+        let nodes = told(py.detach(|| driven.serving()))?;
+        Ok(nodes.iter().map(|entry| serde_json::to_string(entry).expect("JSON")).collect())
+    }
+
+    /// The names of which a node holds something that no other has.
+    fn names_only_at(&self, py: Python<'_>, node: &str) -> PyResult<Vec<String>> {
+        let driven = self.driven()?;
+        told(py.detach(|| driven.names_only_at(node)))
+    }
+
+    /// Gives a node up for good.
+    fn give_up(&self, py: Python<'_>, node: &str) -> PyResult<()> {
+        let driven = self.driven()?;
+        told(py.detach(|| driven.give_up(node)))
+    }
+
+    /// What the node server at an address says that it is, as JSON.
+    fn describe(&self, py: Python<'_>, address: &str, within: f64) -> PyResult<String> {
+        let driven = self.driven()?;
+        told(py.detach(|| driven.describe(address, Duration::from_secs_f64(within))))
+    }
+
     /// Sends a call to a node (`POST`), asks for it (`GET`), or gives it up (`DELETE`). Gives what
     /// it gave; true where it goes on, false where it was never begun there; or as text why the
     /// node could not be reached.

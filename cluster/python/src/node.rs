@@ -7,6 +7,7 @@ use std::time::Duration;
 use engram_base::error::{Error as StoreError, Kind};
 use engram_driver::calls::{Called, Caller};
 use engram_driver::error::Error;
+use engram_driver::etcd::{Etcd, judge_version};
 use engram_driver::node::{Node as Driven, NodeFile, NodeOptions, Standing};
 use engram_wire::Method;
 use pyo3::prelude::*;
@@ -14,7 +15,7 @@ use pyo3::types::PyBytes;
 
 use crate::certificates::tls;
 use crate::engine::table;
-use crate::error::told;
+use crate::error::{raised, told};
 
 /// A function of Python's that runs calls: of the method, the number and the body. It gives the
 /// bytes that a call gave, or whether there is such a call that goes on.
@@ -99,8 +100,34 @@ impl Node {
     }
 }
 
+/// Refuses a pool that is of another cluster.
+#[pyfunction]
+pub fn check_pool(pool: PathBuf, cluster: &str) -> PyResult<()> {
+    told(NodeFile::of_cluster(&pool, cluster)).map(drop)
+}
+
 /// The cluster and node that a pool is of; none where it is of no cluster.
 #[pyfunction]
 pub fn node_of(pool: PathBuf) -> PyResult<Option<(String, String)>> {
     Ok(told(NodeFile::read(&pool))?.map(|file| (file.cluster, file.node)))
+}
+
+/// Refuses a version of etcd that may not decide for a cluster.
+#[pyfunction]
+pub fn check_etcd_version(version: &str) -> PyResult<()> {
+    judge_version(version).map_err(|why| raised(&Error::Unsupported(why)))
+}
+
+/// The version of the etcd at these endpoints, which answers by the consent of most of its members.
+#[pyfunction]
+#[pyo3(signature = (endpoints, within, *, tls_folder=None))]
+pub fn etcd_version(
+    py: Python<'_>,
+    endpoints: Vec<String>,
+    within: f64,
+    tls_folder: Option<PathBuf>,
+) -> PyResult<String> {
+    let tls = tls(tls_folder.as_ref(), &[])?;
+    let within = Duration::from_secs_f64(within);
+    told(py.detach(|| Etcd::new(&endpoints, tls.as_ref(), within)?.check_answers()))
 }

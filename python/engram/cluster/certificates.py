@@ -25,7 +25,7 @@ _FOLDER: Final = "tls"
 
 def own_folder(name: str) -> Path:
     """Give the folder of the authority that this user has for a cluster; it need not be there."""
-    return known.folder() / f"{known.check_name(name)}.d" / _FOLDER
+    return known.place(name) / _FOLDER
 
 
 def make_authority(name: str, folder: Path | None = None) -> Path:

@@ -132,6 +132,11 @@ class Cluster:
         return self._native.epoch
 
     @property
+    def ttl(self) -> float:
+        """How long leases run without being renewed, in seconds."""
+        return self._given[2]
+
+    @property
     def node(self) -> str | None:
         """The node of this host, if it has one."""
         return self._native.own_node
@@ -562,6 +567,35 @@ class Cluster:
 
         commit(self, [dask_of(checked(path), array, dims, attrs, replicas)])
         return self._array(path)
+
+    def retire(self, node: str, *, lost: bool = False) -> None:
+        """Let a node go for good, whose parts other nodes have, too; or give it up as lost.
+
+        No new copies are made of what it had.
+
+        Parameters
+        ----------
+        node
+            The node's uuid or host.
+        lost
+            It does not come back: who reads what it alone held is told `PartsLostError`, and waits
+            no longer.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such node.
+        ArgumentError
+            If it alone holds something and `lost` is false, or it serves and `lost` is true.
+        BusyError
+            If its processes do not end.
+        ConflictError
+            If something was published meanwhile that it alone holds.
+
+        """
+        from engram.cluster.operating import retire  # noqa: PLC0415 - which opens clusters
+
+        retire(self, node, lost=lost)
 
     def _load(self, path: str, shape: Sequence[int], box: Box, out: Any) -> tuple[str, int]:
         check_box(shape, box)

@@ -57,6 +57,12 @@ class ServedNode:
         standing, said = self._driven.standing()
         return said if standing == "serves" else None
 
+    @property
+    def failure(self) -> str | None:
+        """Why it has ended; None: it has not, or was stopped."""
+        standing, said = self._driven.standing()
+        return said if standing == "ended" else None
+
     def wait(self, timeout: float = _PATIENCE_S) -> Self:
         """Wait until the node is served: by this process, or by another of the host.
 
@@ -71,7 +77,8 @@ class ServedNode:
         until = time.monotonic() + timeout
         while (standing := self._driven.standing())[0] not in {"serves", "waits"}:
             if standing[0] == "ended":
-                raise BusyError(f"the node of {self.cluster!r} has ended: {standing[1]}")
+                why = standing[1] or "the cluster was stopped"
+                raise BusyError(f"the node of {self.cluster!r} has ended: {why}")
             if time.monotonic() > until:
                 raise CoordinatorError(
                     f"the node of {self.cluster!r} has not joined within {timeout:g} s: etcd does "
@@ -168,15 +175,8 @@ def serve(
     path = Path(pool).absolute()
     if not path.exists():
         _make(path, size)
-    given = host or socket.gethostname()
-    try:
-        address = socket.getaddrinfo(given, None, type=socket.SOCK_STREAM)[0][4][0]
-    except OSError as error:
-        raise UnsupportedError(
-            f"the host's name {given!r} has no address ({error}): give host= an address at which "
-            "other nodes find this one"
-        ) from None
-    folder = certificates.of_node(bare, tls, str(address))
+    address = address_of(host)
+    folder = certificates.of_node(bare, tls, address)
     said = None if folder is None else str(folder)
     runs = _Runs((bare, list(etcd), DEADLINE_S, said, str(path)), workers)
     driven = native.Node(
@@ -184,7 +184,7 @@ def serve(
         path,
         list(etcd),
         ttl=ttl,
-        host=str(address),
+        host=address,
         weight=weight,
         kept=kept,
         tls_folder=folder,
@@ -193,6 +193,25 @@ def serve(
     pools = {socket.gethostname(): str(path)}
     known.write(known.Known(bare, list(etcd), ttl, said, pools))
     return ServedNode(driven, bare, path, runs)
+
+
+def address_of(host: str | None) -> str:
+    """Give the address of this host by the name at which others find it.
+
+    Raises
+    ------
+    UnsupportedError
+        If it has none.
+
+    """
+    given = host or socket.gethostname()
+    try:
+        return str(socket.getaddrinfo(given, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise UnsupportedError(
+            f"the host's name {given!r} has no address ({error}): give host= an address at which "
+            "other nodes find this one"
+        ) from None
 
 
 def _make(path: Path, size: str | int | None) -> None:
