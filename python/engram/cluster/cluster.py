@@ -98,6 +98,9 @@ class Cluster:
     def close(self) -> None:
         """Close it: what this process has made and not published is given back."""
         self._native.close()
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
         _opened.pop(self.name, None)
         if self._arrays is not None:
             self._arrays.close()
