@@ -111,6 +111,9 @@ class Cluster:
         _all_open.discard(self)
         self._caller.close()
         self._native.close()
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
         if _opened.get(self.name) is self:
             del _opened[self.name]
         if self._arrays is not None:
