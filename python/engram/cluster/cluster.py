@@ -80,7 +80,8 @@ class Cluster:
         self.name = name
         self.deadline = deadline
         self.is_open = True
-        self._given = (list(etcd), ttl, tls)
+        self._given = (list(etcd), tls)
+        self.ttl = ttl
         self._native = native.Cluster(
             name, list(etcd), pool=pool, deadline=deadline, ttl=ttl, tls_folder=tls
         )
@@ -99,7 +100,7 @@ class Cluster:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        etcd, _, tls = self._given
+        etcd, tls = self._given
         return reopened, (self.name, etcd, self.deadline, None if tls is None else str(tls))
 
     def __repr__(self) -> str:
@@ -133,11 +134,6 @@ class Cluster:
     def epoch(self) -> int:
         """The revision at which a node came or went last, as this process knows."""
         return self._native.epoch
-
-    @property
-    def ttl(self) -> float:
-        """How long leases run without being renewed, in seconds."""
-        return self._given[2]
 
     @property
     def node(self) -> str | None:
@@ -701,17 +697,26 @@ def reopened(
     tls: str | None = None,
     pool: str | None = None,
 ) -> Cluster:
-    """Give this process's own opening of a cluster: one for all handles that are unpickled."""
-    there = _opened.get(name)
+    """Give this process's opening of a cluster, for handles that are unpickled: one for all."""
+    there = _there(name, etcd)
     if there is None:
         with _opening:
-            there = _opened.get(name)
+            there = _there(name, etcd)
             if there is None:
                 # Another host may have its certificates elsewhere.
                 folder = tls if tls is not None and Path(tls).is_dir() else None
                 there = open(name, etcd=etcd, deadline=deadline, tls=folder, pool=pool)
                 _opened[name] = there
     return there
+
+
+def _there(name: str, etcd: list[str] | None) -> Cluster | None:
+    """Give an opening of a cluster that this process has; of that name there may be several."""
+    for cluster in (*_opened.values(), *_all_open):
+        is_meant = cluster.name == name and (etcd is None or cluster._given[0] == etcd)
+        if is_meant and cluster.is_open:
+            return cluster
+    return None
 
 
 _opening = threading.Lock()
