@@ -9,15 +9,15 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import engram
-from cluster.rig import end, rigged, wait_for
+from cluster.rig import rigged, wait_for
 from engram.active.errors import AliasNotFoundError, AliasTakenError, WorkerDiedError
-from engram.errors import AccessError, ArgumentError, NodeAwayError, NotFoundError, ReadOnlyError
+from engram.errors import ArgumentError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Block(engram.ActiveObject):
 
     data: np.ndarray
     label: str = ""
-    tags: list[str] = []  # noqa: RUF012 - a default is copied for each object
+    tags: list[str] = []
     other: Block | None = None
     count: int = 0
 
@@ -119,11 +119,15 @@ def test_an_object_is_made_on_a_node_and_called_from_elsewhere(secure: Rig) -> N
     member = far(c)
     block = Block(np.arange(6.0), label="ramp", tags=["a"])
     block.make_persistent("T", backend_id=member)
-    assert block.is_persistent and isinstance(block, Block)
+    assert block.is_persistent
+    assert isinstance(block, Block)
     assert block.mean() == 2.5
     assert block.pid() != os.getpid()
-    assert block.add(10) == 1 and block.add() == 2
-    assert block.label == "ramp" and block.tags == ["a"] and block.count == 2
+    assert block.add(10) == 1
+    assert block.add() == 2
+    assert block.label == "ramp"
+    assert block.tags == ["a"]
+    assert block.count == 2
     assert np.array_equal(block.data, np.arange(6.0) + 11)
     block.label = "new"
     assert Block.get_by_alias("T", pool=c) is block
@@ -165,9 +169,9 @@ def test_results_are_volatile_or_stored_there_and_errors_come_as_they_are(secure
     assert "in fail" in str(caught.value.__cause__)
     assert block.count == 0
     with pytest.raises(ArgumentError, match="cannot write into out="):
-        block.into(out=np.zeros(3))
+        block.into(out=np.zeros(3))  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="cannot be sent"):
-        block.add(threading.Lock())
+        block.add(threading.Lock())  # type: ignore[arg-type]
 
 
 def test_references_lead_over_nodes_and_come_with_what_is_made(secure: Rig) -> None:
@@ -176,8 +180,10 @@ def test_references_lead_over_nodes_and_come_with_what_is_made(secure: Rig) -> N
     outer = Block(np.ones(3), label="outer", other=inner)
     inner.other = outer
     outer.make_persistent("outer", backend_id=far(c))
-    assert inner.is_persistent and inner.get_location() == outer.get_location()
-    assert outer.other is inner and inner.other is outer
+    assert inner.is_persistent
+    assert inner.get_location() == outer.get_location()
+    assert outer.other is inner
+    assert inner.other is outer
     here = Block(np.arange(3.0), label="here", other=outer)
     here.make_persistent("here", backend_id=c)
     assert here.other is outer
@@ -212,7 +218,8 @@ def test_a_move_keeps_aliases_references_and_what_others_hold(secure: Rig) -> No
     block.add()
     block.move(there)
     assert block.get_location() == f"engram://job/{there.node}"
-    assert block.count == 1 and np.array_equal(block.data, np.arange(5.0) + 1)
+    assert block.count == 1
+    assert np.array_equal(block.data, np.arange(5.0) + 1)
     assert friend.other is block
     # Again and again, it leaves one note at each place.
     for _ in range(3):
@@ -274,7 +281,8 @@ def test_replicas_are_read_there_and_brought_up_to_date(secure: Rig) -> None:
     there = Block(np.arange(3.0), label="there")
     there.make_persistent(backend_id=far(c))
     here = there.new_replica(near(c))
-    assert here.label == "there" and here.pid() == os.getpid()
+    assert here.label == "there"
+    assert here.pid() == os.getpid()
     there.label = "new"
     there.sync()
     assert here.label == "new"
@@ -342,5 +350,5 @@ def test_a_script_whose_module_no_node_has_is_run_by_its_stored_source(
     assert done.stdout == "10.0\n", done.stderr
     # A third program, without the module, has the class of the pool it lies in.
     c = secure.open(0)
-    loaded = engram.active.load_class("station.Station", far(c))
+    loaded: Any = engram.active.load_class("station.Station", far(c))
     assert loaded.get_by_alias("Zugspitze", pool=c).celsius() == pytest.approx(10.0)

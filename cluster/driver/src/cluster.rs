@@ -230,6 +230,7 @@ impl Cluster {
     }
 
     fn session(&self) -> Result<Arc<Session>> {
+        self.coordinator.check_writer()?;
         let mut maker = lock(&self.maker);
         if let Some(own) = maker.as_ref().filter(|own| own.is_own()) {
             return Ok(Arc::clone(own));

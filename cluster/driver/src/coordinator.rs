@@ -53,6 +53,14 @@ impl Coordinator {
         }
     }
 
+    /// Refuses a user, who changes nothing.
+    pub(crate) fn check_writer(&self) -> Result<()> {
+        match self {
+            Coordinator::Etcd(_) => Ok(()),
+            Coordinator::Nodes(nodes) => Err(Error::Access(nodes.refusal())),
+        }
+    }
+
     /// What does not answer, for messages.
     pub(crate) fn told(&self) -> String {
         match self {
@@ -146,16 +154,15 @@ impl Shown {
 }
 
 impl NodeRows {
+    fn refusal(&self) -> String {
+        format!("the certificate of user {} reads what is published, and changes nothing", self.uid)
+    }
+
     fn answer(&self, request: &Request) -> Reply {
         let asked = match request {
             Request::Get { keys } => Asked::Keys(keys.clone()),
             Request::List { prefix } => Asked::Prefix(prefix.clone()),
-            _ => {
-                return Reply::Refused(format!(
-                    "the certificate of user {} reads what is published, and changes nothing",
-                    self.uid
-                ));
-            }
+            _ => return Reply::Refused(self.refusal()),
         };
         let body = serde_json::to_vec(&asked).expect("plain values");
         let addresses = lock(&self.known).clone();

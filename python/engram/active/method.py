@@ -119,8 +119,9 @@ class BoundMethod(Generic[P, R]):
         """
         obj = self.__self__
         if executor is None and obj._volatile is None and obj._home.is_far:
+            there: Any = obj._home
             name, again = self._method.function.__name__, self._method.read_only
-            return obj._home.submit(obj, name, args, kwargs, again=again)  # type: ignore[attr-defined, no-any-return]
+            return cast("Future[R]", there.submit(obj, name, args, kwargs, again=again))
         from engram.active.workers.executor import current  # noqa: PLC0415 - only users of workers need it
 
         return current(executor).submit(self, *args, **kwargs)
@@ -227,8 +228,8 @@ def call(obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs:
     if obj._volatile is not None:
         return method.function(obj, *args, **kwargs)
     if obj._home.is_far:
-        name = method.function.__name__
-        return obj._home.call(obj, name, args, kwargs, again=method.read_only)  # type: ignore[attr-defined]
+        there: Any = obj._home
+        return there.call(obj, method.function.__name__, args, kwargs, again=method.read_only)
     outer = local.transaction
     if outer is not None:
         return _within(outer, obj, method, args, kwargs)

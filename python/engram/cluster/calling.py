@@ -7,7 +7,6 @@ ran it is gone does nobody know the number. Then a call that changes nothing is 
 any other its caller is told that it may have run.
 """
 
-import io
 import pickle
 import time
 import uuid
@@ -144,12 +143,13 @@ def _whether(may_run: bool) -> str:
 def raised(content: tuple[str, bytes | None], label: str) -> BaseException:
     """Give the exception with which a call has ended elsewhere."""
     text, whole = content
-    failure: Any = None
+    found: Any = None
     if whole is not None:
         with suppress(Exception):
-            failure = pickle.load(io.BytesIO(whole))  # noqa: S301 - as above
-            failure = failure.again() if isinstance(failure, Thrown) else failure
-    if not isinstance(failure, BaseException):
-        failure = MethodError(f"{label} failed on another node:\n{text}")
+            found = pickle.loads(whole)  # noqa: S301 - as above
+            found = found.again() if isinstance(found, Thrown) else found
+    failure: BaseException = MethodError(f"{label} failed on another node:\n{text}")
+    if isinstance(found, BaseException):
+        failure = found
     failure.__cause__ = RemoteTraceback(text)
     return failure

@@ -15,8 +15,8 @@ from engram.cluster import certificates, homes, known, plans
 from engram.cluster.batch import Batch
 from engram.cluster.boxes import Box, ClusterArray, check_box, decoded
 from engram.cluster.calling import Caller
-from engram.cluster.mapping import calls_of
 from engram.cluster.making import Plan, commit
+from engram.cluster.mapping import calls_of
 from engram.cluster.names import checked
 from engram.cluster.natives import native
 from engram.cluster.queries import ArrayIndex, Hits, of_cluster

@@ -8,7 +8,6 @@ object is. If it has moved, the node that it left says where to, which is follow
 import inspect
 import pickle
 import weakref
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from engram.active.code import classes
@@ -21,6 +20,8 @@ from engram.cluster.calling import FAILED, GAVE, MOVED, Ask, packed, raised
 from engram.errors import ArgumentError, CorruptError, NodeAwayError, NotFoundError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from engram.cluster.cluster import Cluster
 
 _MOST_MOVES: Final = 100
@@ -197,7 +198,8 @@ class NodeHome(far.FarHome):
             home, number = _place(given)
             return wanted._handle(home, number)
         stored, replica_of = pickle.loads(given)  # noqa: S301 - as above
-        kind = classes.class_of(self, stored, wanted)  # type: ignore[arg-type]  # it has what is asked
+        home_: Any = self  # it has what is asked of a home
+        kind = classes.class_of(home_, stored, wanted)
         made: Any = object.__new__(far_class(kind))
         made._become(self, gid)
         made._replica_of = replica_of
@@ -280,8 +282,10 @@ def _done_here(obj: Any, verb: str, name: str, content: Any) -> Any:
     if verb == "get":
         return getattr(obj, name)
     if verb == "set":
-        return setattr(obj, name, content[0])
-    return delattr(obj, name)
+        setattr(obj, name, content[0])
+    else:
+        delattr(obj, name)
+    return None
 
 
 def _place(reference: Any) -> tuple[Any, int]:
@@ -299,6 +303,7 @@ def _moved(obj: Any, reference: Any) -> None:
 
 
 # What clusters enter
+
 
 def home_in(cluster: "Cluster", uuid: str, namespace: str) -> NodeHome | None:
     """Give the home of a pool, if it is that of another node of a cluster."""
@@ -323,7 +328,7 @@ def home_of_node(cluster: "Cluster", node: str, namespace: str = "default") -> A
         raise ArgumentError(f"{node!r} has several nodes of {cluster.name!r}: name one by its uuid")
     if found[0]["node"] == cluster.node:
         pool = cluster.pool
-        return home_of(pool if namespace == "default" else pool.namespace(namespace))
+        return home_of(pool if namespace == "default" else pool.namespaces[namespace])
     return home_in(cluster, found[0]["pool"], namespace)
 
 

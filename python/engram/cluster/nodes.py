@@ -171,11 +171,9 @@ def serve(
         If etcd is of a version that may lose what it acknowledged, or the host has no address.
 
     """
-    bare = known.check_name(name)
-    path = Path(pool).absolute()
+    bare, path, address = known.check_name(name), Path(pool).absolute(), address_of(host)
     if not path.exists():
         _make(path, size)
-    address = address_of(host)
     folder = certificates.of_node(bare, tls, address)
     said = None if folder is None else str(folder)
     runs = _Runs((bare, list(etcd), DEADLINE_S, said, str(path)), workers)

@@ -48,12 +48,16 @@ def done(home: Home, request: bytes) -> bytes:
                 return _ended(MOVED, ways.full(end, gid))
             return _ended(GAVE, _of_object(end, gid, ask))
         content = pickle.loads(ask.content)  # noqa: S301 - as above
-        verb = _VERBS.get(ask.verb)
-        if verb is None:
-            raise ArgumentError(f"{ask.verb!r} is nothing that this version of Engram can do")
-        return _ended(GAVE, packed(verb(home, ask.gid, *content), "a result"))
+        return _ended(GAVE, packed(_verb(ask.verb)(home, ask.gid, *content), "a result"))
     except BaseException as error:  # noqa: BLE001 - it is the caller's
         return _failure(error)
+
+
+def _verb(name: str) -> Callable[..., Any]:
+    found = _VERBS.get(name)
+    if found is None:
+        raise ArgumentError(f"{name!r} is nothing that this version of Engram can do")
+    return found
 
 
 def _ended(how: str, content: Any) -> bytes:
@@ -106,9 +110,11 @@ def _of_object(home: Home, gid: int, ask: Ask) -> bytes:
     elif ask.verb == "get":
         result = getattr(obj, ask.name)
     elif ask.verb == "set":
-        result = setattr(obj, ask.name, content[0])
+        setattr(obj, ask.name, content[0])
+        result = None
     else:
-        result = delattr(obj, ask.name)
+        delattr(obj, ask.name)
+        result = None
     what = f"{type(obj).__qualname__}.{ask.name} was run and committed, but what it gave"
     return packed(result, what)
 
@@ -128,9 +134,7 @@ _handles: dict[tuple[str, str], Any] = {}
 # Verbs of a home
 
 
-def _make(
-    home: Home, _: int, parcel: parcels.Parcel, alias: str | None, scope: Any
-) -> list[int]:
+def _make(home: Home, _: int, parcel: parcels.Parcel, alias: str | None, scope: Any) -> list[int]:
     kept = parcels.install(home, parcel)
     scope = "private" if scope == "private" else None
     if scope:
@@ -223,4 +227,3 @@ _VERBS: Final[dict[str, Callable[..., Any]]] = {
 }
 QUICK: Final = frozenset({"by_alias", "is_there", "look", "notes", "settle", "stored_class"})
 """What needs no worker: it runs no method, and waits for none."""
-

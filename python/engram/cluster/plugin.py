@@ -19,6 +19,7 @@ class NodePlugin(WorkerPlugin):  # type: ignore[misc]  # distributed has no type
         pool: str,
         etcd: list[str],
         size: str | int | None,
+        *,
         ttl: float,
         tls: str | None = None,
     ) -> None:

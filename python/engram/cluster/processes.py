@@ -79,9 +79,7 @@ def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = Fa
     native.check_pool(pool, name)
     address = address_of(start.host)
     with Signals() as signals:
-        endpoints, is_own = etcds.ensure(
-            name, start.etcd, lambda: address, start.ttl, start.tls
-        )
+        endpoints, is_own = etcds.ensure(name, start.etcd, lambda: address, start.ttl, start.tls)
         ends_etcd = is_own
         try:
             with serve(

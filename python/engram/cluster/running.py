@@ -39,7 +39,9 @@ _MOST: Final = 100_000
 class Runner:
     """Runs calls for a node's server; it is called from the server's threads."""
 
-    def __init__(self, opened: Any, facts: tuple[Any, ...], pool: Path, workers: int | None) -> None:
+    def __init__(
+        self, opened: Any, facts: tuple[Any, ...], pool: Path, workers: int | None
+    ) -> None:
         self._said = (opened, facts)
         self._path = pool
         self._workers = workers

@@ -66,7 +66,7 @@ def start(
     given = None if tls is None else str(tls)
     endpoints, is_own = etcds.ensure(bare, etcd, lambda: address_of(host), ttl, given)
     try:
-        client.register_plugin(NodePlugin(bare, str(pool), endpoints, size, ttl, given))
+        client.register_plugin(NodePlugin(bare, str(pool), endpoints, size, ttl=ttl, tls=given))
     except BaseException:
         if is_own:
             etcds.end(bare)

@@ -8,12 +8,13 @@ there, in a process of that node.
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, MutableMapping
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final, ParamSpec, TypeVar
 
 from engram.active.errors import WentFarError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from engram.active.object import ActiveObject
     from engram.active.places.parcels import Parcel
 
@@ -100,7 +101,7 @@ finders: Final[list[Callable[[str, str], FarHome | None]]] = []
 """What finds the home of a pool's uuid and a namespace; None if it is on no other node."""
 
 namers: Final[list[Callable[[Any], Any]]] = []
-"""What finds the home, near or far, that a cluster's name for a backend means; None if it is none."""
+"""What finds the home, near or far, that a cluster's name for a backend means; None if none."""
 
 
 def follows(method: Callable[P, R]) -> Callable[P, R]:

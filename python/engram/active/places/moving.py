@@ -43,17 +43,12 @@ def move(obj: Any, target: Backend) -> None:
     """
     for _ in range(_TRIES):
         home, gid = obj._home, obj._gid
-        if home.is_far:  # another process has moved it to another node meanwhile
-            obj.move(target)
-            return
         near = home.key == target.home.key
         if not near:
             undoing.refuse_batch(f"moving {obj!r} to another pool or namespace")
         try:
             with locked(obj, _PATIENCE):
-                if _is_here(home, gid) and (near or _move_away(obj, target)):
-                    if near:
-                        again(lambda: obj._move_arrays(target))
+                if _is_here(home, gid) and _moved(obj, target):
                     if local.transaction is not None:
                         local.transaction.changes_life(obj)
                     return
@@ -66,7 +61,18 @@ def move(obj: Any, target: Backend) -> None:
         time.sleep(random.random() * 0.001)  # noqa: S311 - so that two do not meet again
         if (obj._home, obj._gid) == (home, gid):
             obj._go_to(*end_of(home, gid))
+        if obj._home.is_far:  # another process has moved it to another node meanwhile
+            obj.move(target)
+            return
     raise BusyError(f"{obj!r} could not be moved: others move it, or collect copies; try it again")
+
+
+def _moved(obj: Any, target: Backend) -> bool:
+    """Move an object that is here; tell whether it went."""
+    if obj._home.key != target.home.key:
+        return _move_away(obj, target)
+    again(lambda: obj._move_arrays(target))
+    return True
 
 
 def _move_away(obj: Any, target: Backend) -> bool:

@@ -5,6 +5,7 @@ parcel, by its place there, or to one that stays where it is. References of the 
 for others before the parcel goes.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -153,10 +154,8 @@ def stays(other: Any) -> Any:
     """Give the reference to an object that stays where it is, which is kept for others."""
     if hasattr(other, "_full"):
         return other._full
-    try:
+    with contextlib.suppress(NotFoundError):
         other._home.keep_for_others(other._gid)
-    except NotFoundError:
-        pass
     uuid, namespace = other._home.key
     return [uuid, other._home.pool_path, namespace, other._gid]
 
@@ -179,7 +178,9 @@ def unpack(home: Home, parcel: Parcel, gids: list[int], device: int | None = Non
 
     for each, gid in zip(parcel.objects, gids, strict=True):
         for name, (kind, value) in each.fields.items():
+            kept = value
             if isinstance(value, bytes):
-                packed = values.referred_anew(value, refer)
-                value = np.frombuffer(packed, np.uint8) if kind == "attribute" else packed
-            home.replace(gid, name, Form(kind, value), device)
+                kept = values.referred_anew(value, refer)
+            if isinstance(kept, bytes) and kind == "attribute":
+                kept = np.frombuffer(kept, np.uint8)
+            home.replace(gid, name, Form(kind, kept), device)

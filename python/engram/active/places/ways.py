@@ -155,7 +155,7 @@ def settle(home: Home, gid: int) -> bool:
     It is a commit of its own, in a thread of its own: what this one may have in a batch is no fact.
     """
     if home.is_far:
-        return home.settle(gid)  # type: ignore[attr-defined]  # of far homes
+        return bool(home.settle(gid))  # type: ignore[attr-defined]  # of far homes
 
     def end() -> bool:
         if home.notes(gid, ARRIVING) is None:
