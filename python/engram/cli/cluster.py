@@ -254,6 +254,7 @@ def retire(
     epilog=examples(
         "engram cluster certify job cert-h3 --host h3 --host 10.0.0.3",
         "engram cluster certify job cert-anna --user anna",
+        "engram cluster certify job tls --authority",
     )
 )
 def certify(
@@ -270,13 +271,24 @@ def certify(
         str | None,
         typer.Option(metavar="USER", help="Another user, by name or uid, who is to read."),
     ] = None,
+    authority: Annotated[
+        bool,
+        typer.Option("--authority", help="Make the cluster's authority itself there, if none is."),
+    ] = False,
 ) -> None:
     """Issue a certificate of the cluster: for a host that shares no home, or for another user.
 
     Copy the folder there, and keep it from others: who has it is whom it speaks for.
     """
     from engram.cluster.certificates import certify as issue
+    from engram.cluster.certificates import make_authority
 
+    if authority:
+        if host or user is not None:
+            raise ArgumentError("--authority issues no certificate: leave --host and --user away")
+        made = make_authority(name, folder.absolute())
+        terminal.say(f"{made} is the authority of {name}: whoever reads it is of the cluster")
+        return
     uid = None if user is None else _uid_of(user)
     made = issue(name, folder, hosts=host or [], user=uid)
     whom = f"user {user}, who reads" if user is not None else f"{', '.join(host or [])}"
