@@ -14,6 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from engram.active.errors import MethodError, WorkerDiedError
 from engram.active.workers.call import RemoteTraceback
 from engram.active.workers.wire import Thrown
@@ -28,6 +30,8 @@ GAVE, FAILED, MOVED = "gave", "failed", "moved"
 _BETWEEN_S: Final = (0.0, 0.005, 0.02, 0.1)
 """How long a call is left alone that goes on, each time longer; the node waits, too."""
 _AT_ONCE: Final = 64
+_FEW: Final = 64
+_PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 _LARGE: Final = 1 << 20
 """Results of so many bytes are given up at the node as soon as they are here."""
 
@@ -55,6 +59,8 @@ def packed(content: Any, what: str) -> bytes:
 
     """
     try:
+        if _is_plain(content):
+            return pickle.dumps(content, protocol=5)
         try:
             import cloudpickle  # noqa: PLC0415 - Dask brings it; without it a script's do not go
 
@@ -63,6 +69,18 @@ def packed(content: Any, what: str) -> bytes:
             return pickle.dumps(content, protocol=5)
     except Exception as error:
         raise ArgumentError(f"{what} cannot be sent to another node: {error}") from error
+
+
+def _is_plain(content: Any) -> bool:
+    """Tell whether nothing of a program's own is in it, so that any pickle will do."""
+    kind = type(content)
+    if kind in {tuple, list}:
+        return len(content) <= _FEW and all(map(_is_plain, content))
+    if kind is dict:
+        return len(content) <= _FEW and all(map(_is_plain, content.values()))
+    if kind is np.ndarray:
+        return not content.dtype.hasobject
+    return kind in _PLAIN
 
 
 class Caller:
