@@ -15,6 +15,7 @@ from engram.active.errors import AliasNotFoundError
 from engram.active.method import ActiveMethod
 from engram.active.object import ActiveObject
 from engram.active.places import far, parcels
+from engram.active.places.placing import backend_of
 from engram.active.stored.home import home_of
 from engram.cluster.calling import FAILED, GAVE, MOVED, Ask, packed, raised
 from engram.errors import ArgumentError, CorruptError, NodeAwayError, NotFoundError
@@ -40,6 +41,8 @@ _THERE: Final = frozenset(
     }
 )
 """What an object is asked to do where it lies."""
+_PLACES: Final = frozenset({"move", "new_replica"})
+"""What of it is given backends."""
 _LOOKS: Final = frozenset({"get_aliases", "get_all_locations", "get_properties"})
 """What of it changes nothing."""
 _far_classes: "dict[type, type]" = {}
@@ -107,6 +110,12 @@ class FarObject:
         return f"<{type(self).__qualname__} {self._gid:#x} in {self._home.location}>"
 
 
+def location_of(cluster: "Cluster", node: str, namespace: str) -> str:
+    """Give a node as a backend, in text."""
+    more = "" if namespace == "default" else f"?{namespace}"
+    return f"engram://{cluster.name}/{node}{more}"
+
+
 def far_class(cls: type) -> type:
     """Give the class of those objects of a class that lie on other nodes."""
     near = getattr(cls, "_near_class", cls)
@@ -130,8 +139,7 @@ class NodeHome(far.FarHome):
         self.node = node
         self.key = (uuid, namespace)
         self.pool_path = path
-        more = "" if namespace == "default" else f"?{namespace}"
-        self.location = f"engram://{cluster.name}/{node}{more}"
+        self.location = location_of(cluster, node, namespace)
         self.live: Any = weakref.WeakValueDictionary()
 
     @property
@@ -178,7 +186,24 @@ class NodeHome(far.FarHome):
     def call(self, obj: Any, name: str, args: Any, kwargs: Any, *, again: bool) -> Any:
         """Run a method of an object; once at most, unless it may be run `again`."""
         _check_outputs(obj, name, args, kwargs)
+        if name in _PLACES:
+            args = tuple(map(self._sent, args))
+            kwargs = {key: self._sent(value) for key, value in kwargs.items()}
         return self._of(obj, "call", name, (args, kwargs), again=again)
+
+    def _sent(self, backend: Any) -> Any:
+        """Give a backend as every node knows it."""
+        if not isinstance(backend, str | int | bool | None):
+            home: Any = backend_of(backend).home
+            if home.is_far:
+                return home.location
+            if self.cluster.node is not None and home.key[0] == self.cluster.pool.uuid:
+                return location_of(self.cluster, self.cluster.node, home.key[1])
+            raise ArgumentError(
+                f"{backend!r} is a pool of this host alone, which another node cannot reach: name "
+                "a node of the cluster"
+            )
+        return backend
 
     def submit(self, obj: Any, name: str, args: Any, kwargs: Any, *, again: bool) -> "Future[Any]":
         """Do as `call`, and do not wait for the end."""
@@ -381,7 +406,7 @@ def far_again(opened: Any, facts: tuple[Any, ...], place: tuple[Any, ...]) -> Ac
 def home_again(opened: Any, facts: tuple[Any, ...], key: tuple[str, str]) -> Any:
     """Give a home that was pickled in another process."""
     cluster = opened(*facts)
-    found = home_in(cluster, *key)
-    if found is None:
-        raise NotFoundError(f"no node of {cluster.name!r} has the pool {key[0]}")
-    return found
+    for member in cluster._nodes():
+        if member["pool"] == key[0]:
+            return home_of_node(cluster, member["node"], key[1])
+    raise NotFoundError(f"no node of {cluster.name!r} has the pool {key[0]}")
