@@ -184,6 +184,34 @@ def test_beyond_loopback_certificates_are_the_default(
         certificates.make_authority("other", made)
 
 
+def test_dask_takes_the_same_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    security = clusters.security("job")
+    options = {"n_workers": 1, "processes": False, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(security=security, protocol="tls://", **options) as dask,
+        distributed.Client(dask, security=security) as client,
+    ):
+        assert client.scheduler.address.startswith("tls://")
+        assert client.submit(sum, [1, 2]).result() == 3
+        certificates.make_authority("other")
+        stranger = clusters.security("other")
+        with pytest.raises(OSError, match="certificate does not match"):
+            distributed.Client(client.scheduler.address, security=stranger, timeout=2)
+
+
+def test_a_dask_that_anybody_reaches_is_refused() -> None:
+    class Scheduler:
+        address = "tcp://10.1.2.3:8786"
+
+    class Client:
+        scheduler = Scheduler()
+
+    with pytest.raises(ArgumentError, match="runs whatever anybody sends"):
+        clusters.start(Client(), pool="/dev/shm/never", etcd=["10.1.2.3:2379"])
+
+
 def test_a_certificate_is_asked_for_rightly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -372,6 +372,7 @@ class ActiveObject(Twins, Versions, Placing):
         """By what name dask knows the object: another one each time, as its fields may change."""
         return tokens.new()
 
+    @follows
     def get_properties(self) -> dict[str, Any]:
         """Give all fields that have a value: of a stored object, as one commit left them."""
         found: dict[str, Any] = {}

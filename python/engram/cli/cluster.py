@@ -140,10 +140,12 @@ def _tell(node: ServedNode) -> None:
 def _start_on_workers(asked: Start, scheduler: str) -> None:
     """Have the workers of a Dask cluster serve."""
     distributed = library("distributed", "cluster", "engram cluster start --scheduler")
+    from engram.cluster import security
     from engram.cluster import start as start_on
 
+    proof = security(asked.cluster, tls=asked.tls) if scheduler.startswith("tls://") else None
     try:
-        client = distributed.Client(scheduler)
+        client = distributed.Client(scheduler, security=proof)
     except (OSError, ValueError) as error:
         raise ArgumentError(
             f"no scheduler of Dask's answers at --scheduler {scheduler!r} ({error}): start one, or "

@@ -29,7 +29,7 @@ from engram.cluster.far import FarArray, FarBlob
 from engram.cluster.nodes import ServedNode, serve
 from engram.cluster.operating import status, stop
 from engram.cluster.queries import Hit, Hits
-from engram.cluster.starting import start
+from engram.cluster.starting import security, start
 from engram.cluster.trees import ClusterGroup
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "ServedNode",
     "certify",
     "open",
+    "security",
     "serve",
     "start",
     "status",

@@ -62,7 +62,7 @@ def of_node(name: str, tls: str | os.PathLike[str] | None, address: str) -> Path
     if tls is None:
         tls = _known(name)
     if tls is None:
-        tls = NONE if _is_loopback(address) else OWN
+        tls = NONE if is_loopback(address) else OWN
     if tls == NONE:
         return None
     return make_authority(name) if tls == OWN else _there(Path(tls))
@@ -92,7 +92,8 @@ def _there(folder: Path) -> Path:
     return folder.absolute()
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Tell whether an address is reached from this host alone."""
     with suppress(ValueError):
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     return False

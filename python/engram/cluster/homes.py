@@ -11,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from engram.active.code import classes
-from engram.active.errors import AliasNotFoundError
+from engram.active.errors import AliasNotFoundError, WentFarError
 from engram.active.method import ActiveMethod
 from engram.active.object import ActiveObject
 from engram.active.places import far, parcels
@@ -141,6 +141,12 @@ class NodeHome(far.FarHome):
         self.pool_path = path
         self.location = location_of(cluster, node, namespace)
         self.live: Any = weakref.WeakValueDictionary()
+
+    def __getattr__(self, name: str) -> Any:
+        """Have what a home of this process can do asked where it can: the object has gone there."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise WentFarError(f"an object was moved to {self.location} meanwhile: do it again")
 
     @property
     def is_open(self) -> bool:

@@ -9,6 +9,8 @@ from engram.cluster import certificates, etcds, known
 from engram.cluster.cluster import Cluster
 from engram.cluster.cluster import open as open_cluster
 from engram.cluster.nodes import address_of
+from engram.errors import ArgumentError
+from engram.extras import library
 
 
 def start(
@@ -64,6 +66,7 @@ def start(
 
     bare = known.check_name(name or Path(pool).name)
     given = None if tls is None else str(tls)
+    _check_scheduler(client, given)
     endpoints, is_own = etcds.ensure(bare, etcd, lambda: address_of(host), ttl, given)
     try:
         client.register_plugin(NodePlugin(bare, str(pool), endpoints, size, ttl=ttl, tls=given))
@@ -74,6 +77,53 @@ def start(
     folder = _folder_of(bare, given, endpoints)
     known.write(known.Known(bare, endpoints, ttl, folder))
     return open_cluster(bare, etcd=endpoints, tls=folder or certificates.NONE)
+
+
+def security(name: str, *, tls: str | os.PathLike[str] | None = None) -> Any:
+    """Give the certificates of a cluster as Dask takes them, for its scheduler, workers and clients.
+
+    ::
+
+        security = engram.cluster.security("job")
+        with LocalCluster(security=security, protocol="tls://") as dask:
+            client = Client(dask, security=security)
+
+    Parameters
+    ----------
+    name
+        The cluster's name.
+    tls
+        The folder of a host's certificate; without it, this user's authority for the cluster, which
+        is made if it is not there.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such folder.
+
+    """
+    distributed = library("distributed", "cluster", "engram.cluster.security")
+    folder = certificates.of_node(name, certificates.OWN if tls is None else tls, "")
+    if folder is None:
+        raise ArgumentError('tls="none" has no certificates: name a folder of them')
+    files = certificates.files_of(folder)
+    kinds = ("scheduler", "worker", "client")
+    named = {f"tls_{kind}_cert": str(files["cert"]) for kind in kinds}
+    named |= {f"tls_{kind}_key": str(files["key"]) for kind in kinds}
+    return distributed.Security(require_encryption=True, tls_ca_file=str(files["ca"]), **named)
+
+
+def _check_scheduler(client: Any, tls: str | None) -> None:
+    """Refuse a Dask cluster that anybody could have run anything, on the nodes' hosts."""
+    address = str(client.scheduler.address)
+    scheme, _, place = address.partition("://")
+    host = place.rpartition(":")[0].strip("[]")
+    if scheme != "tcp" or tls == certificates.NONE or certificates.is_loopback(host):
+        return
+    raise ArgumentError(
+        f"the scheduler of Dask's at {address} runs whatever anybody sends it: start Dask with "
+        'engram.cluster.security(name), or say tls="none" where nobody else reaches it'
+    )
 
 
 def _folder_of(name: str, tls: str | None, endpoints: Sequence[str]) -> str | None:
