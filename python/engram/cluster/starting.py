@@ -80,7 +80,7 @@ def start(
 
 
 def security(name: str, *, tls: str | os.PathLike[str] | None = None) -> Any:
-    """Give the certificates of a cluster as Dask takes them, for its scheduler, workers and clients.
+    """Give a cluster's certificates as Dask takes them, for its scheduler, workers and clients.
 
     ::
 
