@@ -443,6 +443,7 @@ class ActiveObject(Twins, Versions, Placing):
                 self._become(home, gid)
             else:
                 self._same = there
+                home.fit(self)
                 self._home, self._gid = home, gid
 
     def _put(self, changed: dict[str, Any]) -> None:
