@@ -26,11 +26,13 @@ from engram.cluster.nodes import ServedNode, serve
 from engram.cluster.queries import Hit, Hits
 from engram.cluster.starting import start
 from engram.cluster.trees import ClusterGroup
+from engram.cluster.verifying import ClusterReport, verify
 
 __all__ = [
     "Cluster",
     "ClusterArray",
     "ClusterGroup",
+    "ClusterReport",
     "FarArray",
     "FarBlob",
     "Hit",
@@ -41,4 +43,5 @@ __all__ = [
     "open",
     "serve",
     "start",
+    "verify",
 ]
