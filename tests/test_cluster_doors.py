@@ -6,11 +6,14 @@ import contextlib
 import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import fsspec
 import numpy as np
+import pandas as pd
 import pytest
 
 import engram
@@ -37,6 +40,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def rig(home: Path) -> Iterator[Rig]:
     with rigged(home) as rig:
         yield rig
+        fsspec.filesystem("engram", cluster="job").close()
 
 
 def said(*words: str, code: int = 0, given: bytes | None = None) -> str:
@@ -60,6 +64,18 @@ def filled(rig: Rig, nodes: int = 2) -> clusters.Cluster:
     group["deep/notes"] = b"some words"
     opened.create_group("mine")["a"] = np.arange(5.0)
     return opened
+
+
+def test_who_opened_before_a_node_came_reads_what_lies_on_it(rig: Rig) -> None:
+    rig.serve(0)
+    early = rig.open()
+    assert len(early.members) == 1
+    rig.serve(1)
+    group = rig.open(0).create_group("late", spread="hash")
+    for number in range(8):
+        group[f"n{number}"] = np.full(2, number)
+    assert list(early["late"]) == [f"n{number}" for number in range(8)]
+    assert early["late/n5"][0] == 5
 
 
 # The command line
@@ -452,6 +468,130 @@ def struck(opened: clusters.Cluster) -> list[clusters.Member]:
     with contextlib.suppress(engram.EngramError):
         opened["run/T"][...]
     return opened.members
+
+
+# Files by fsspec
+
+
+def test_files_of_a_cluster_are_read_and_written_by_their_urls(rig: Rig) -> None:
+    opened = filled(rig)
+    data = bytes(range(256)) * 1000
+    for number in range(4):
+        with fsspec.open(f"engram://job/orbits/f{number}/x.bin", "wb") as file:
+            file.write(data + bytes([number]))
+    for number in range(4):
+        with fsspec.open(f"engram://job/orbits/f{number}/x.bin") as file:
+            assert file.read() == data + bytes([number])
+            assert file.size == len(data) + 1
+    assert bytes(opened["orbits/f1/x.bin"][:]) == data + b"\1"
+    with fsspec.open("engram://job/orbits/deep/notes", "r") as file:
+        assert file.read() == "some words"
+    table = pd.DataFrame({"T": [1.5, 2.5]})
+    table.to_csv("engram://job/mine/t.csv", index=False)
+    assert pd.read_csv("engram://job/mine/t.csv")["T"].tolist() == [1.5, 2.5]
+    # An array reads as its values, as one of a pool does.
+    with fsspec.open("engram://job/run/T") as file:
+        np.testing.assert_array_equal(np.frombuffer(file.read(), "f8"), VALUES.reshape(-1))
+
+
+def test_a_clusters_files_are_listed_found_copied_and_removed(rig: Rig) -> None:
+    opened = filled(rig)
+    fs = fsspec.filesystem("engram", cluster="job")
+    top = "engram://job"
+    assert fsspec.core.url_to_fs(f"{top}/run")[0] == fs
+    assert fs.ls("/", detail=False) == [f"{top}/mine", f"{top}/orbits", f"{top}/run"]
+    assert fs.ls(f"{top}/run", detail=False) == fs.ls("run", detail=False)
+    told = {each["name"]: each for each in fs.ls("run")}
+    assert told[f"{top}/run/T"]["type"] == "array"
+    assert told[f"{top}/run/T"]["size"] == VALUES.nbytes
+    assert told[f"{top}/run/T"]["shape"] == VALUES.shape
+    assert fs.info("orbits")["type"] == "directory"
+    notes = fs.info("orbits/deep/notes")
+    assert (notes["type"], notes["size"]) == ("file", 10)
+    assert fs.modified("orbits/deep/notes") >= fs.created("orbits/deep/notes")
+    assert fs.find("orbits/deep") == [f"{top}/orbits/deep/notes"]
+    assert fs.glob("orbits/*/not*") == [f"{top}/orbits/deep/notes"]
+    assert fs.glob(f"{top}/r*/T") == [f"{top}/run/T"]
+    assert [name for name, _, _ in fs.walk("orbits")] == [f"{top}/orbits", f"{top}/orbits/deep"]
+    assert fs.exists("run/T")
+    assert not fs.exists("run/absent")
+    assert (fs.isdir("run"), fs.isfile("run/T"), fs.isfile("orbits/deep/notes")) == (1, 0, 1)
+    assert fs.cat_file("orbits/deep/notes", 5, 8) == b"wor"
+    fs.makedirs("files/a")
+    fs.pipe({f"{top}/files/a/x/1": b"one", "files/a/x/2": b"two"})
+    assert fs.cat(fs.find("files")) == {f"{top}/files/a/x/1": b"one", f"{top}/files/a/x/2": b"two"}
+    fs.cp("files/a/x", "orbits/y", recursive=True)
+    assert fs.cat("orbits/y/2") == b"two"
+    fs.cp("run/y", "copy/y")
+    assert opened["copy/y"].dims == ("y",)
+    fs.mv("files/a/x/1", "files/a/x/3")
+    assert fs.ls("files/a/x", detail=False) == [f"{top}/files/a/x/2", f"{top}/files/a/x/3"]
+    fs.rm("orbits/y", recursive=True)
+    assert not fs.exists("orbits/y")
+    fs.rm([f"{top}/run", "files/a/x/2"], recursive=True)
+    assert opened.names() == ["copy/y", "files/a", "mine", "orbits"]
+    assert fs.ls("files/a/x", detail=False) == [f"{top}/files/a/x/3"]
+    assert pickle.loads(pickle.dumps(fs)).cat("files/a/x/3") == b"one"
+    before = fs.ukey("files/a/x/3")
+    fs.pipe("files/a/x/3", b"new")
+    assert fs.ukey("files/a/x/3") != before
+
+
+def test_what_files_of_a_cluster_cannot_do_is_an_error_of_files(rig: Rig) -> None:
+    filled(rig)
+    fs = fsspec.filesystem("engram", cluster="job")
+    for error, match, ask in (
+        (FileNotFoundError, "does not exist", lambda: fs.cat("orbits/absent")),
+        (PermissionError, "below a group", lambda: fs.pipe("run/file", b"x")),
+        (PermissionError, "is an array", lambda: fs.pipe("orbits/o1", b"x")),
+        (IsADirectoryError, "is a group", lambda: fs.cat_file("orbits")),
+        (IsADirectoryError, "is a group", lambda: fs.pipe("orbits/deep", b"x")),
+        (IsADirectoryError, "recursive", lambda: fs.rm("orbits")),
+        (NotADirectoryError, "is no group", lambda: fs.pipe("orbits/deep/notes/x", b"x")),
+        (FileExistsError, "exists", lambda: fs.pipe_file("orbits/deep/notes", b"", "create")),
+        (FileExistsError, "exists", lambda: fs.mkdir("run")),
+        (OSError, "has members", lambda: fs.rmdir("orbits")),
+        (engram.ArgumentError, "written? anew|write it anew", lambda: fs.open("orbits/n", "ab")),
+        (engram.UnsupportedError, "no transaction", fs.transaction.__enter__),
+        (engram.ArgumentError, "another cluster", lambda: fs.ls("engram://other/run")),
+        (engram.ArgumentError, "of a pool", lambda: fs.ls("engram:///dev/shm/pool")),
+        (
+            engram.ArgumentError,
+            "namespace",
+            lambda: fsspec.filesystem("engram", cluster="job", namespace="n"),
+        ),
+        (
+            engram.ArgumentError,
+            "cluster='job'",
+            lambda: fsspec.filesystem("engram").ls("engram://job/run"),
+        ),
+        (
+            engram.ReadOnlyError,
+            "for reading",
+            lambda: fsspec.filesystem("engram", cluster="job", pool_mode="r").pipe("orbits/n", b""),
+        ),
+    ):
+        with pytest.raises(error, match=match):
+            ask()
+    with pytest.raises(FileNotFoundError), fs.open("absent/x") as file:
+        file.read()
+    with pytest.raises(ZeroDivisionError), fs.open("orbits/half", "w") as text:
+        text.write("half")
+        1 / 0  # noqa: B018 - it raises
+    assert not fs.exists("orbits/half")
+
+
+def test_one_of_two_who_make_a_file_of_one_name_is_refused(rig: Rig) -> None:
+    filled(rig)
+    fs = fsspec.filesystem("engram", cluster="job")
+    for name in ("orbits/n1", "orbits/n2", "orbits/n3", "mine/n"):
+        one = fs.open(name, "xb")
+        with fs.open(name, "xb") as other:
+            other.write(b"other")
+        one.write(b"one")
+        with pytest.raises(FileExistsError):
+            one.close()
+        assert fs.cat(name) == b"other"
 
 
 UNUSED = (io, os, Any)

@@ -521,7 +521,7 @@ def test_what_cannot_be_opened_is_named(path: str, pool: engram.Pool, home: Path
         xr.open_dataset(f"{path}/absent")
     with pytest.raises(engram.ArgumentError, match=r"\['T'\]"):
         xr.open_dataset(f"{path}/w/T")
-    with pytest.raises(engram.ArgumentError, match="names the host 'node-7'"):
+    with pytest.raises(engram.NotFoundError, match="nothing is known here of the cluster 'node-7'"):
         xr.open_dataset("engram://node-7/pool/w", engine="engram")
     with pytest.raises(engram.PoolNotFoundError, match="nowhere"):
         xr.open_dataset("engram:///nowhere/w", engine="engram")

@@ -7,10 +7,12 @@ group the nodes are asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from engram.cluster.boxes import ClusterArray
+from engram.cluster.making import NAMES_MOST
 from engram.cluster.names import checked
 from engram.cluster.trees import ClusterGroup
 from engram.errors import NotFoundError
@@ -108,4 +110,33 @@ def walked(thing: Any) -> Iterator[tuple[str, Any]]:
         waiting.extend(reversed(below))
 
 
-__all__ = ["ClusterArray", "NameGroup", "found_at", "is_group", "walked"]
+def remove_all(cluster: Cluster, paths: Iterable[str]) -> None:
+    """Remove what lies at these paths, groups with all that is below them.
+
+    What lies below groups goes at first, one by one; names of the cluster go together, or none, if
+    they are no more than are published at once.
+
+    Raises
+    ------
+    NotFoundError
+        If one of the names is not there: nothing has gone then.
+
+    """
+    names: dict[str, None] = {}
+    below: dict[str, None] = {}
+    for path in paths:
+        thing = found_at(cluster, path)
+        if isinstance(thing, NameGroup):
+            names |= dict.fromkeys(cluster.names(path))
+        elif isinstance(thing, ClusterArray) or thing.path == getattr(thing, "root", None):
+            names[path] = None
+        else:
+            below[path] = None
+    for path in below:
+        with contextlib.suppress(NotFoundError):  # it went with one named before
+            del cluster[path]
+    every = list(names)
+    for begin in range(0, len(every), NAMES_MOST):
+        with cluster.batch() as batch:
+            for name in every[begin : begin + NAMES_MOST]:
+                batch.remove(name)

@@ -145,13 +145,14 @@ class ClusterGroup(MutableMapping[str, Any]):
                 raise again from error
 
     def _looked_up_again(self) -> bool:
-        """Take the manifest that is there now; false where it is the same, or of another one."""
+        """Take the manifest and the nodes that are there now; whether any of it is new."""
         found = self.cluster._look_up(self._root)
-        if found is None or found == self._manifest:
+        if found is None or self.cluster._uuid_of(found) != self._uuid:
             return False
-        if self.cluster._uuid_of(found) != self._uuid:
-            return False
+        epoch = self.cluster.epoch
         self.cluster._native.nodes()
+        if found == self._manifest:
+            return self.cluster.epoch != epoch
         self._manifest = found
         self._tree = native.Tree(self.cluster._native, self._root, found)
         return True

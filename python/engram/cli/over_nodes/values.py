@@ -12,7 +12,7 @@ from engram.cli.over_nodes import facts
 from engram.cli.terminal import plain
 from engram.cli.values import load, reading
 from engram.cluster import ClusterArray, ClusterGroup
-from engram.cluster.listing import NameGroup, found_at, is_group
+from engram.cluster.listing import found_at, is_group, remove_all
 from engram.errors import ArgumentError, ExistsError, NotFoundError
 from engram.size import human
 
@@ -110,27 +110,13 @@ def rm_(cluster: Cluster, paths: list[str], *, recursive: bool) -> None:
 
     Names of the cluster go together, or none; what lies below groups goes one by one, before them.
     """
-    names: dict[str, None] = {}
-    below: dict[str, None] = {}
     for path in paths:
         thing = _named(cluster, path)
         if is_group(thing) and not recursive and next(iter(thing), None) is not None:
             raise ArgumentError(
                 f"{plain(path)}: is a group with members; add -r to delete it with all in it"
             )
-        if isinstance(thing, NameGroup):
-            names |= dict.fromkeys(cluster.names(path))
-        elif home_of(cluster, path) is not None:
-            below[path] = None
-        else:
-            names[path] = None
-    for path in below:
-        with contextlib.suppress(NotFoundError):  # it went with one named before
-            del cluster[path]
-    if names:
-        with cluster.batch() as batch:
-            for name in names:
-                batch.remove(name)
+    remove_all(cluster, paths)
 
 
 def publish_(cluster: Cluster, path: str | None) -> None:
