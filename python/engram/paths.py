@@ -20,6 +20,28 @@ class ClusterPath(NamedTuple):
     path: str
 
 
+class ClusterUrl(NamedTuple):
+    """A cluster's name, and a path in it: what `engram://NAME/PATH` says."""
+
+    name: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{PROTOCOL}://{self.name}/{self.path}".rstrip("/")
+
+
+def cluster_of(given: object) -> ClusterUrl | None:
+    """Split the URL of a cluster, or of a place in one; None for all else.
+
+    A host stands after two slashes, and a path begins with the third. So `engram://job/run` is of
+    the cluster `job`, and `engram:///job/run` is the path of a pool on this node.
+    """
+    if not isinstance(given, str) or not given.startswith(f"{PROTOCOL}://"):
+        return None
+    name, _, path = given[len(PROTOCOL) + 3 :].partition("/")
+    return ClusterUrl(name, "/".join(filter(None, path.split("/")))) if name else None
+
+
 def absolute(path: str | os.PathLike[str]) -> Path:
     """Give the absolute path of what can be one; the working directory only where it is named."""
     try:
@@ -28,6 +50,11 @@ def absolute(path: str | os.PathLike[str]) -> Path:
         text = None
     if not isinstance(text, str):
         raise ArgumentError(f"{path!r} is no path: give a str or a pathlib.Path")
+    if cluster_of(text) is not None:
+        raise ArgumentError(
+            f"{text!r} is of a cluster, and no path of a pool: engram.cluster.open opens it; a "
+            f"pool of this node is {PROTOCOL}:///dev/shm/pool, with three slashes, or its path"
+        )
     if not text or "\0" in text:
         raise InvalidNameError(f"{text!r} cannot be a path: give the path of a directory")
     try:
@@ -50,7 +77,7 @@ def stripped(url: str) -> str:
     Raises
     ------
     ArgumentError
-        If the URL names a host.
+        If the URL is of a cluster.
 
     """
     path = url
@@ -59,9 +86,8 @@ def stripped(url: str) -> str:
         host = path.partition("/")[0]
         if host:
             raise ArgumentError(
-                f"{url!r} names the host {host!r}: {PROTOCOL}://NAME/... is kept for clusters, "
-                f"which there are none of yet; a pool of this node has three slashes, as in "
-                f"{PROTOCOL}:///dev/shm/pool/file"
+                f"{url!r} is of the cluster {host!r}, and no path of a pool: a pool of this node "
+                f"has three slashes, as in {PROTOCOL}:///dev/shm/pool/file"
             )
     elif path.startswith(f"{PROTOCOL}::"):
         path = path[len(PROTOCOL) + 2 :]

@@ -43,7 +43,7 @@ from engram.errors import (
 )
 from engram.group import Group
 from engram.mounts import mounted
-from engram.paths import absolute
+from engram.paths import absolute, cluster_of
 from engram.pool import Pool
 from engram.pool import open as open_pool
 from engram.programs import Program, is_within
@@ -277,6 +277,11 @@ def _place(pool: Any, prefix: Any) -> Place:
         folder = absolute(pool.path)
     else:
         text = str(os.fspath(pool)) if isinstance(pool, str | os.PathLike) else pool
+        if cluster_of(text) is not None:
+            raise ArgumentError(
+                f"{text!r} is of a cluster: a program finds the pool of its own node, so give that "
+                "pool's path"
+            )
         if isinstance(text, str):
             before, colon, after = text.rpartition(":")
             text, path = (before, after) if colon and after.startswith("/") else (text, "")

@@ -21,6 +21,7 @@ from engram.cli import completion, output
 from engram.cli.terminal import give_up
 from engram.errors import ArgumentError, NotFoundError
 from engram.index import check_mode
+from engram.paths import ClusterUrl, cluster_of, is_url, stripped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +86,13 @@ class _Verb(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _read_quickly(_without_types(super().get_params(ctx)))
+
+    def invoke(self, ctx: Any) -> Any:
+        if isinstance(ctx.params.get("pool"), ClusterUrl):
+            from engram.cli import over_nodes  # noqa: PLC0415 - a pool needs none of it
+
+            return over_nodes.run(ctx)
+        return super().invoke(ctx)
 
 
 class _Verbs(TyperGroup):
@@ -216,18 +224,29 @@ def file_path(word: str) -> Path:
     if word == output.STDIO:
         message = "- is stdin or stdout, which only put and get take; a file of that name is ./-"
         raise typer.BadParameter(message)
+    if cluster_of(word) is not None:
+        message = f"{word} is a cluster, and no path in the filesystem: name a file or a folder"
+        raise typer.BadParameter(message)
     return Path(word)
+
+
+def pool_place(word: str) -> Any:
+    """Return where a pool is, a path or a URL of one; or which cluster is meant."""
+    if is_url(word):
+        return cluster_of(word) or Path(stripped(word))
+    return file_path(word)
 
 
 PoolArgument = Annotated[
     Path,
     typer.Argument(
         metavar="POOL",
-        help="The pool's folder.",
+        help="The pool's folder; or a cluster, engram://NAME.",
         autocompletion=completion.pools,
-        parser=file_path,  # what opening it says is better than what Typer does
+        parser=pool_place,  # what opening it says is better than what Typer does
     ),
 ]
+"""Of a cluster the verb is not called: `over_nodes` does what it does there, or refuses it."""
 PathArgument = Annotated[
     str,
     typer.Argument(

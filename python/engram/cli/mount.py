@@ -9,7 +9,7 @@ import typer
 
 from engram import jobs, mounts
 from engram.cli import completion, terminal
-from engram.cli.app import NamespaceOption, app, examples, file_path
+from engram.cli.app import NamespaceOption, app, examples, pool_place
 from engram.cli.job import ConfigOption, OverwriteOption, options_of, tell
 from engram.errors import ArgumentError
 
@@ -17,7 +17,7 @@ _POOL = typer.Argument(
     metavar="POOL",
     help="The pool's folder.",
     autocompletion=completion.pools,
-    parser=file_path,
+    parser=pool_place,
 )
 _WHERE = typer.Argument(metavar="DIR", help="The folder where the pool is to be seen.")
 DirArgument = Annotated[Path, _WHERE]

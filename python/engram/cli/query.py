@@ -96,6 +96,10 @@ def query(
     eventual: Annotated[
         bool, typer.Option("--eventual", help="Take queued objects as the index has them.")
     ] = False,
+    partial: Annotated[
+        bool,
+        typer.Option("--partial", help="Of a cluster: do without nodes that do not answer."),
+    ] = False,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
@@ -103,6 +107,9 @@ def query(
 
     The table has what the query names. docs/guide/queries.md has the language.
     """
+    if partial:
+        message = f"--partial is of clusters, and {pool} is one pool: leave it out"
+        raise ArgumentError(message)
     way = _one_way(
         {"--count": count, "--count-attributes": count_attributes, "--names": names}
         | {"--paths": paths, "--explain": explain, "--export": export is not None}

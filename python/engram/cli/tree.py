@@ -38,12 +38,12 @@ _DEEPEST = 64
 
 
 @dataclass
-class _Node:
+class Node:
     """A member, those below it that are shown, and how many more there are."""
 
     name: str
     facts: dict[str, Any]
-    below: list[_Node] = field(default_factory=list)
+    below: list[Node] = field(default_factory=list)
     more: int = 0
 
 
@@ -73,13 +73,13 @@ def tree(
     with opened(pool, namespace) as (handle, root):
         start: Member = root[where] if where else root
         above = handle.path if namespace == "default" else f"{handle.path} ({namespace})"
-        node = _Node(where or above, _facts(start))
+        node = Node(where or above, _facts(start))
         if isinstance(start, engram.Group):
             _walk(start, node, min(depth or _DEEPEST, _DEEPEST), limit)
     if json:
-        terminal.print_json(_nested(node))
+        terminal.print_json(nested(node))
     else:
-        terminal.show(_drawn(node))
+        terminal.show(drawn(node))
 
 
 def _facts(member: Member) -> dict[str, Any]:
@@ -101,38 +101,38 @@ def _facts(member: Member) -> dict[str, Any]:
     return told
 
 
-def _walk(group: engram.Group, node: _Node, depth: int, limit: int) -> None:
+def _walk(group: engram.Group, node: Node, depth: int, limit: int) -> None:
     """Fill in what is below a group; what somebody deletes meanwhile is left out."""
     with contextlib.suppress(NotFoundError):
         for name, member in islice(group.items(), limit):
             with contextlib.suppress(NotFoundError):
-                inner = _Node(name, _facts(member))
+                inner = Node(name, _facts(member))
                 node.below.append(inner)
                 if isinstance(member, engram.Group) and depth > 1:
                     _walk(member, inner, depth - 1, limit)
         node.more = max(len(group) - limit, 0)
 
 
-def _nested(node: _Node) -> dict[str, Any]:
+def nested(node: Node) -> dict[str, Any]:
     """Return a node as JSON has it."""
     told: dict[str, Any] = {"name": node.name, **node.facts}
     if node.facts["kind"] == "group":
-        told["below"] = [_nested(inner) for inner in node.below]
+        told["below"] = [nested(inner) for inner in node.below]
         told["left_out"] = node.facts["members"] - len(node.below)
     return told
 
 
-def _drawn(node: _Node) -> Tree:
+def drawn(node: Node) -> Tree:
     """Return a node as rich draws it."""
-    drawn = Tree(_line(node), guide_style=terminal.FAINT)
+    picture = Tree(_line(node), guide_style=terminal.FAINT)
     for inner in node.below:
-        drawn.add(_drawn(inner))
+        picture.add(drawn(inner))
     if node.more:
-        drawn.add(Text(f"… and {node.more} more", style=terminal.FAINT))
-    return drawn
+        picture.add(Text(f"… and {node.more} more", style=terminal.FAINT))
+    return picture
 
 
-def _line(node: _Node) -> Text:
+def _line(node: Node) -> Text:
     """Return a node's own line: its name, then what it is."""
     facts = node.facts
     if facts["kind"] == "group":
@@ -147,6 +147,8 @@ def _line(node: _Node) -> Text:
         line.append(plain(f"  ({shape})" if facts["shape"] else ""), style=terminal.SHAPE)
         if "chunks" in facts:
             line.append(f"  in chunks of {describe.shape_text(facts['chunks'])}, {facts['codec']}")
+        if "parts" in facts:  # of a cluster
+            line.append(f"  in {counted(facts['parts'], 'part')}")
     elif facts["kind"] == "table":
         line.append("  table", style=terminal.KIND)
         line.append(f"  ({counted(facts['rows'], 'row')})", style=terminal.SHAPE)

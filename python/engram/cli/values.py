@@ -79,7 +79,7 @@ def put(
     how: Any = {"overwrite": overwrite, "index": mode_of(index), "scope": scope}
     with opened(pool, namespace, "r+") as (_, root):
         if blob:
-            with _reading(file) as stream:
+            with reading(file) as stream:
                 value = stream.read()
                 made: Any = root.create_blob(name, value, **how)
         else:
@@ -153,7 +153,7 @@ def get(
 
 
 @contextlib.contextmanager
-def _reading(file: str) -> Iterator[BinaryIO]:
+def reading(file: str) -> Iterator[BinaryIO]:
     """Open a file, or stdin, for reading bytes."""
     if file == output.STDIO:
         yield sys.stdin.buffer
@@ -183,7 +183,7 @@ def _put_array(
 
     `more` is given where the array is made: dims, overwrite, index.
     """
-    value = _load(file)
+    value = load(file)
     if value.nbytes < _PIECE:
         return root.create_array(name, data=value, **more)
     with (
@@ -196,9 +196,9 @@ def _put_array(
     return root[name]
 
 
-def _load(file: str) -> np.ndarray[Any, Any]:
+def load(file: str) -> np.ndarray[Any, Any]:
     """Return the array of a NumPy file, as it lies in the file where that is large."""
-    with _reading(file) as stream:
+    with reading(file) as stream:
         try:
             if file == output.STDIO:
                 plain: Any = _Plain(stream)

@@ -31,11 +31,13 @@ from engram.cluster.operating import status, stop
 from engram.cluster.queries import Hit, Hits
 from engram.cluster.starting import security, start
 from engram.cluster.trees import ClusterGroup
+from engram.cluster.verifying import ClusterReport, verify
 
 __all__ = [
     "Cluster",
     "ClusterArray",
     "ClusterGroup",
+    "ClusterReport",
     "FarArray",
     "FarBlob",
     "Hit",
@@ -50,4 +52,5 @@ __all__ = [
     "start",
     "status",
     "stop",
+    "verify",
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from engram import later
 from engram.cluster import values
 from engram.errors import ArgumentError, BusyError, NotFoundError, ReadOnlyError
 
@@ -208,6 +209,9 @@ class ClusterArray:
         text, _ = self.cluster._load(self.path, self.shape, box, raw_of(out))
         found = json.loads(text)
         return out, found.get("made", found["uuid"])
+
+    def _repr_html_(self) -> str:
+        return later.card(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:

@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 from numpy.typing import DTypeLike
 
+from engram import later
 from engram.active.places import far, placing
 from engram.cluster import certificates, homes, known, plans
 from engram.cluster.batch import Batch
@@ -21,7 +22,9 @@ from engram.cluster.names import checked
 from engram.cluster.natives import native
 from engram.cluster.queries import ArrayIndex, Hits, of_cluster
 from engram.cluster.sealing import seal
+from engram.cluster.space import Space, space_of
 from engram.cluster.trees import ClusterGroup, create
+from engram.cluster.verifying import ClusterReport, verify
 from engram.errors import (
     ArgumentError,
     ConflictError,
@@ -139,6 +142,13 @@ class Cluster:
     def node(self) -> str | None:
         """The node of this host, if it has one."""
         return self._native.own_node
+
+    def space(self, node: str) -> Space | None:
+        """Give the room that a node's pool has, in bytes; None of a node of another host.
+
+        A node server does not tell it: the pool is looked at where it lies on this host.
+        """
+        return space_of(self, node)
 
     @property
     def pool(self) -> Pool:
@@ -307,6 +317,30 @@ class Cluster:
     def _place_of_alias(self, alias: str) -> tuple[Any, int]:
         return homes.place_of_alias(self, alias)
 
+    def verify(self, *, checksums: bool = True) -> ClusterReport:
+        """Look at each node's pool, and compare manifests with the parts that they name.
+
+        A pool is walked where it lies on this host; those of other hosts are named with the command
+        to run there. Each holder is asked for each part: whether it is there, and has its bytes;
+        on this host, with its box, dtype and checksum, too. Parts that no manifest names are told,
+        and are no damage. A group's holders are asked for the group.
+
+        Parameters
+        ----------
+        checksums
+            Whether all bytes of sealed arrays are read, from every holder, and compared.
+
+        Raises
+        ------
+        CoordinatorError
+            If etcd does not answer.
+
+        """
+        return verify(self, checksums=checksums)
+
+    def _repr_html_(self) -> str:
+        return later.card(self)
+
     def _array(self, path: str) -> ClusterArray:
         """Give the array that was published."""
         found = self[path]
@@ -382,6 +416,16 @@ class Cluster:
             if "/" not in name and manifest["kind"] == "array":
                 found[name] = ClusterArray(self, path, manifest, manifest["generation"])
         return found
+
+    def _handles(self, under: str) -> Iterator[tuple[str, ClusterArray | ClusterGroup]]:
+        """Give the names below a path, each with its handle: all as at one moment."""
+        prefix = f"{checked(under)}/" if under else ""
+        for path, text in self._native.names(prefix):
+            manifest = json.loads(text)
+            if manifest["kind"] == "array":
+                yield path, ClusterArray(self, path, manifest, manifest["generation"])
+            else:
+                yield path, ClusterGroup(self, path, text)
 
     def open_xarray(self, group: str = "", **options: Any) -> "Dataset":
         """Open the arrays right below a group as a dataset, whose values are dask's.

@@ -54,6 +54,11 @@ class ClusterGroup(MutableMapping[str, Any]):
         return f"<engram group {self.cluster.url(self.path)} {where}>"
 
     @property
+    def root(self) -> str:
+        """The name of the subtree that it is, or is below."""
+        return self._root
+
+    @property
     def nodes(self) -> list[str]:
         """The nodes on which it lies."""
         return self._tree.nodes
@@ -140,13 +145,14 @@ class ClusterGroup(MutableMapping[str, Any]):
                 raise again from error
 
     def _looked_up_again(self) -> bool:
-        """Take the manifest that is there now; false where it is the same, or of another one."""
+        """Take the manifest and the nodes that are there now; whether any of it is new."""
         found = self.cluster._look_up(self._root)
-        if found is None or found == self._manifest:
+        if found is None or self.cluster._uuid_of(found) != self._uuid:
             return False
-        if self.cluster._uuid_of(found) != self._uuid:
-            return False
+        epoch = self.cluster.epoch
         self.cluster._native.nodes()
+        if found == self._manifest:
+            return self.cluster.epoch != epoch
         self._manifest = found
         self._tree = native.Tree(self.cluster._native, self._root, found)
         return True
@@ -260,6 +266,33 @@ class ClusterGroup(MutableMapping[str, Any]):
                 return
             after = page[-1][0]
 
+    def listed(self) -> Iterator[tuple[str, Any]]:
+        """Give members, each with its handle, in byte order of their names.
+
+        What lies on other nodes is asked for a page at a time, and each page is of one moment.
+        """
+        inside = self.below(self.path)
+        if inside or len(self._tree.nodes) == 1:
+            return self._listed(self._tree.home(inside), inside)
+        places = range(len(self._tree.nodes))
+        return heapq.merge(*(self._listed(at, "") for at in places), key=_name_of)
+
+    def _listed(self, place: int, inside: str) -> Iterator[tuple[str, Any]]:
+        above = f"{inside}/" if inside else ""
+        if self._tree.nodes[place] == self.cluster.node:
+            group: Any = self._local()
+            for name, member in sorted((group[inside] if inside else group).items(), key=_name_of):
+                is_group = isinstance(member, Group)
+                yield name, self._group(above + name) if is_group else member
+            return
+        after = ""
+        while True:
+            page = self._page(place, inside, after)
+            yield from ((name, self._made(above + name, head)) for name, head, _ in page)
+            if len(page) < _PAGE:
+                return
+            after = page[-1][0]
+
     def _page(self, place: int, inside: str, after: str) -> list[tuple[str, bytes, bytes]]:
         return self.asked(lambda tree: tree.list(place, inside, after, _PAGE))
 
@@ -281,6 +314,10 @@ class ClusterGroup(MutableMapping[str, Any]):
         from engram.cluster.queries import of_tree  # noqa: PLC0415 - it makes these groups
 
         return of_tree(self, expr, order_by, limit, partial=partial)
+
+
+def _name_of(member: tuple[str, Any]) -> str:
+    return member[0]
 
 
 def create(

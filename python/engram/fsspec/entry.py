@@ -101,7 +101,7 @@ def bytes_at(place: Place) -> tuple[NDArray[np.uint8], _Found]:
         if found[0] == GROUP:
             raise IsGroupError(f"{place.path} is a group, and no file: list it with ls")
         try:
-            return _bytes_of(make(place.namespace, found), place.path), found
+            return bytes_of(make(place.namespace, found), place.path), found
         except LookupError:  # replaced between the looks: look again
             continue
 
@@ -111,7 +111,15 @@ def missing(place: Place) -> FileMissingError:
     return FileMissingError(f"{place.path} does not exist: list what is there with ls, or glob")
 
 
-def _bytes_of(member: Any, path: str) -> NDArray[np.uint8]:
+def bytes_of(member: Any, path: str) -> NDArray[np.uint8]:
+    """Give the bytes of a blob, or of an array in C order, read-only.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is text of variable length.
+
+    """
     if not isinstance(member, Array):
         found: NDArray[np.uint8] = member.view()
         return found

@@ -52,6 +52,12 @@ class IsArrayError(ArgumentError, PermissionError):
     _errno: ClassVar[int] = errno.EPERM
 
 
+class NoHomeError(ArgumentError, PermissionError):
+    """No group of the cluster is above it, and a file lies below one."""
+
+    _errno: ClassVar[int] = errno.EPERM
+
+
 class NotEmptyError(BusyError, OSError):
     """The group has members."""
 

@@ -37,7 +37,7 @@ from engram.fsspec.reading import ReadFile
 from engram.fsspec.transaction import PoolTransaction
 from engram.fsspec.tree import at, move_all, remove_empty, taken
 from engram.fsspec.writing import CompressedFile, TextFile, WriteFile
-from engram.paths import PROTOCOL, stripped
+from engram.paths import PROTOCOL, cluster_of, stripped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -66,6 +66,8 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
         "r+" to read and write, "r" to read; a pool is opened so when a path first leads into it.
     namespace
         The namespace of the pool in which paths are.
+    cluster
+        The name of a cluster, whose files these are then: a URL `engram://NAME/...` says so.
     **storage_options
         What fsspec itself has, such as `skip_instance_cache`.
 
@@ -74,6 +76,14 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
     protocol = PROTOCOL
     root_marker = "/"
     transaction_type = PoolTransaction
+
+    def __new__(cls, *_given: Any, **options: Any) -> Any:
+        """Make one of pools; with `cluster=`, one of that cluster's files."""
+        if cls is EngramFileSystem and "cluster" in options:
+            from engram.fsspec.cluster import ClusterFileSystem  # noqa: PLC0415 - pools need none
+
+            return object.__new__(ClusterFileSystem)
+        return object.__new__(cls)
 
     def __init__(
         self, pool_mode: str = "r+", namespace: str = "default", **storage_options: Any
@@ -93,12 +103,14 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
             return [cls._strip_protocol(each) for each in path]
-        return stripped(stringify_path(path))
+        text = stringify_path(path)
+        found = cluster_of(text)
+        return stripped(text) if found is None else str(found)
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
-        stripped(path)  # refuses a host before there is a file system
-        return {}
+        found = cluster_of(path)
+        return {} if found is None else {"cluster": found.name}
 
     @staticmethod
     def close() -> None:
@@ -110,6 +122,12 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
 
     def _place(self, path: Any) -> Place:
         whole: str = self._strip_protocol(path)
+        if (found := cluster_of(whole)) is not None:
+            raise ArgumentError(
+                f"{whole!r} is of the cluster {found.name!r}, and this file system of pools: "
+                f"fsspec.filesystem('engram', cluster={found.name!r}) has its files, and a pool of "
+                f"this node has three slashes, as in {PROTOCOL}:///dev/shm/pool/file"
+            )
         with Told(whole):
             return places.place_of(whole, self._pool_mode, self._namespace)
 

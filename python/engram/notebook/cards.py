@@ -4,7 +4,7 @@ A card is a line that says what it is, and parts that open at a click; what is m
 open. Each part that reads the pool may be refused by it, and then gives the reason instead.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,10 @@ def _body(thing: Any) -> str:
     for kind, make in _KINDS:
         if isinstance(thing, kind):
             return make(thing)
+    if type(thing).__module__.startswith("engram.cluster."):
+        from engram.notebook import clusters  # noqa: PLC0415 - one node needs none of it
+
+        return clusters.body(thing)
     from engram.notebook import active  # noqa: PLC0415 - nothing else needs active objects
 
     return active.body(thing)
@@ -239,10 +243,11 @@ def _attributes_of(handle: Handle) -> str:
         number = f"({len(handle.attrs):,})"
     except EngramError:  # told again, with its reason, by the part itself
         number = ""
-    return parts.section("Attributes", lambda: _attributes(handle.attrs), count=number)
+    return parts.section("Attributes", lambda: attributes_table(handle.attrs), count=number)
 
 
-def _attributes(attributes: Attributes) -> str:
+def attributes_table(attributes: Mapping[str, Any]) -> str:
+    """Make a table of attributes: names, values, dtypes."""
     found = list(attributes.items())
     if not found:
         return parts.soft("none")
@@ -260,7 +265,7 @@ def _attributes(attributes: Attributes) -> str:
 def _attributes_card(attributes: Attributes) -> str:
     found = len(attributes)
     line = parts.head("Attributes", "", f"{found:,}")
-    return f"{line}<div class='engram-body'>{_attributes(attributes)}</div>"
+    return f"{line}<div class='engram-body'>{attributes_table(attributes)}</div>"
 
 
 def _namespaces_card(namespaces: Namespaces) -> str:

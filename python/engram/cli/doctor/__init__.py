@@ -15,7 +15,7 @@ from rich.text import Text
 
 from engram import lifetime
 from engram.cli import completion, terminal
-from engram.cli.app import JsonOption, app, examples
+from engram.cli.app import JsonOption, app, examples, file_path
 from engram.cli.doctor import limits, memory, mount, pages, speed
 from engram.cli.doctor.finding import Finding, Verdict
 from engram.cli.doctor.place import Place, places
@@ -53,7 +53,7 @@ def doctor(
             metavar="PATH",
             help="A folder, a pool, or a devdax node.",
             autocompletion=completion.pools,
-            readable=False,
+            parser=file_path,
         ),
     ],
     *,
