@@ -409,6 +409,25 @@ def test_workers_that_cannot_start_are_an_exception(
     executor.shutdown()
 
 
+def test_workers_are_bound_to_processors(job: Job) -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    with active.Executor(cpus=allowed[:1]) as executor:
+        assert executor.workers == 1
+        pid = got(executor.submit(job.pid))
+        assert os.sched_getaffinity(pid) == {allowed[0]}
+    with active.Executor(2, node=0) as executor:
+        assert os.sched_getaffinity(got(executor.submit(job.pid))) <= set(allowed)
+    wrong: list[dict[str, Any]] = [
+        {"cpus": []},
+        {"cpus": [100_000]},
+        {"node": 4711},
+        {"cpus": [0], "node": 0},
+    ]
+    for options in wrong:
+        with pytest.raises(engram.ArgumentError, match=r"cpus|node"):
+            active.Executor(1, **options)
+
+
 def test_workers_do_not_end_by_an_interruption(job: Job, one: Executor, fifo: Path) -> None:
     assert one
     pid = got(job.pid.submit())

@@ -426,6 +426,21 @@ def test_a_node_that_is_away_is_told_and_is_no_damage(rig: Rig) -> None:
     assert "not looked at: " in printed
 
 
+def test_nodes_that_speak_tls_are_asked_with_certificates(home: Path) -> None:
+    with rigged(home, secure=True) as rig:
+        for number in range(2):
+            rig.serve(number, host=f"h{number}")
+        opened = rig.open()
+        part = opened.put("T", VALUES, parts=(2, 1), replicas=2).parts[0]
+        report = opened.verify()
+        assert report, report.problems
+        assert report.skipped == []
+        assert report.counts["copies"] == 4
+        damaged(rig, 1, f"{part.uuid}/0")
+        (problem,) = opened.verify().problems
+        assert "part 0 of 'T' at h1 " in problem
+
+
 # Cards
 
 

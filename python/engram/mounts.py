@@ -169,7 +169,7 @@ def mount(
     if line.strip() == _READY:
         _children[process.pid] = process
         return Mount(place, process.pid)
-    error = _error(line, process.wait(), place)
+    error = told_by(line, process.wait(), place)
     if type(error) is NotFoundError and not Path(words[0]).exists():
         raise PoolNotFoundError(str(error))
     raise error
@@ -335,7 +335,7 @@ def _busy(served: _Served) -> BusyError:
     )
 
 
-def _error(line: str, code: int, place: Path) -> EngramError:
+def told_by(line: str, code: int, place: Path) -> EngramError:
     """Make an error of what the process said that was to serve."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         said = json.loads(line)

@@ -119,7 +119,7 @@ pub fn dtype_bytes<'py>(py: Python<'py>, spec: &Bound<'py, PyAny>) -> Result<Bou
 
 /// The dtype that these bytes are.
 #[pyfunction]
-pub fn dtype_of<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyArrayDescr>> {
-    let (found, _) = DType::decode(bytes)?;
+pub fn dtype_of<'py>(py: Python<'py>, data: &[u8]) -> Result<Bound<'py, PyArrayDescr>> {
+    let (found, _) = DType::decode(data)?;
     dtype::decode(py, &found)
 }

@@ -6,5 +6,6 @@
         hosts[2].kill()
         hosts[2].boot()
 
-Needed: root, iproute2, util-linux. Nothing here is of the engine, or knows of it.
+Needed: root, iproute2, util-linux. Nothing here is of the engine, or knows of it, but for which
+etcd may decide.
 """

@@ -1,5 +1,7 @@
 """A real etcd: one member or several on hosts, or one on loopback, which needs no root.
 
+It is the first in PATH that may decide for a cluster.
+
 What it keeps lies in the memory of its host, and goes with it.
 """
 
@@ -21,6 +23,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from cluster.claims import PREFIX, Claim, wait_for
 from cluster.process import Process
+from engram.cluster import etcds
+from engram.errors import UnsupportedError
 from native import PACKAGES, PATH, lacking
 
 if TYPE_CHECKING:
@@ -35,8 +39,13 @@ UNSUPPORTED = {"aarch64": ("env", "ETCD_UNSUPPORTED_ARCH=arm64")}
 
 def why_not() -> str:
     """Give the reason for which there can be no etcd here; "" if there can."""
-    missing = " ".join(PACKAGES[name] for name in lacking(("etcd", "etcdctl")))
-    return f"these are missing for etcd: {missing} (`make test` installs them)" if missing else ""
+    if missing := " ".join(PACKAGES[name] for name in lacking(("etcd", "etcdctl"))):
+        return f"these are missing for etcd: {missing} (`make test` installs them)"
+    try:
+        etcds.find(PATH)
+    except UnsupportedError as error:
+        return str(error)
+    return ""
 
 
 @dataclass(frozen=True)
@@ -172,7 +181,7 @@ class Member:
             # Else members join and leave five seconds after the others have met, at the earliest.
             "--strict-reconfig-check=false",
         ]
-        program = [*UNSUPPORTED.get(platform.machine(), ()), "etcd"]
+        program = [*UNSUPPORTED.get(platform.machine(), ()), etcds.find(PATH)]
         self.process = self.place.start([*program, *words, *options], log=f"{self.name}.log")
 
 

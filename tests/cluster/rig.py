@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster.etcd import Etcd
+from cluster.etcd import Etcd, Tls, why_not
 from engram import cluster as clusters
+from engram.cluster import certificates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,13 +23,13 @@ PATIENCE_S = 60.0
 TTL_S = 4.0
 SERVE = """
 import ctypes, socket, sys, engram.cluster
-name, pool, size, etcd, ttl, kept, host = sys.argv[1:]
+name, pool, size, etcd, ttl, kept, host, tls = sys.argv[1:]
 if host:
     assert ctypes.CDLL(None).unshare(0x04000000) == 0, "no namespace of host names"
     socket.sethostname(host)
 node = engram.cluster.serve(
     name, pool=pool, size=size, etcd=etcd.split(","), host="127.0.0.1", ttl=float(ttl),
-    kept=float(kept))
+    kept=float(kept), tls=tls, workers=2)
 node.wait()
 print(node.standing, flush=True)
 {more}
@@ -41,8 +41,11 @@ node.stop()
 class Rig:
     """An etcd and the processes that serve nodes."""
 
-    def __init__(self, etcd: list[str], folder: Path, last: contextlib.ExitStack) -> None:
+    def __init__(
+        self, etcd: list[str], folder: Path, last: contextlib.ExitStack, tls: Path | None = None
+    ) -> None:
         self.etcd, self.folder, self._last = etcd, folder, last
+        self.tls = "none" if tls is None else str(tls)
         self.processes: list[subprocess.Popen[str]] = []
 
     def serve(
@@ -63,6 +66,7 @@ class Rig:
         command = [sys.executable, "-c", SERVE.format(more=more)]
         pool = self.folder / f"node{number}"
         said = ["job", str(pool), size, ",".join(self.etcd), str(TTL_S), str(kept), host]
+        said.append(self.tls)
         process = subprocess.Popen(
             [*command, *said],
             stdin=subprocess.PIPE,
@@ -78,7 +82,7 @@ class Rig:
     def open(self, number: int | None = None) -> clusters.Cluster:
         """Open the cluster as a process of this node, or of none."""
         pool = None if number is None else self.folder / f"node{number}"
-        opened = clusters.open("job", etcd=self.etcd, pool=pool)
+        opened = clusters.open("job", etcd=self.etcd, pool=pool, tls=self.tls)
         self._last.callback(opened.close)
         return opened
 
@@ -93,13 +97,21 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 @contextlib.contextmanager
-def rigged(folder: Path) -> Iterator[Rig]:
-    """Give a rig whose pools lie in a folder; all of it has ended after the block."""
-    if shutil.which("etcd") is None:
-        pytest.skip("etcd is not installed (Debian's etcd-server)")
+def rigged(folder: Path, *, secure: bool = False) -> Iterator[Rig]:
+    """Give a rig whose pools lie in a folder; all of it has ended after the block.
+
+    A secure one has an authority, and all connections are mutual TLS, those to etcd, too.
+    """
+    if why := why_not():
+        pytest.skip(why)
     with contextlib.ExitStack() as last:
-        etcd = last.enter_context(Etcd.alone())
-        yield Rig([each.removeprefix("http://") for each in etcd.endpoints], folder, last)
+        if not secure:
+            etcd = last.enter_context(Etcd.alone())
+            yield Rig([each.removeprefix("http://") for each in etcd.endpoints], folder, last)
+            return
+        authority = certificates.make_authority("job", folder / "tls")
+        etcd = last.enter_context(Etcd.alone(tls=Tls(**certificates.files_of(authority))))
+        yield Rig(etcd.endpoints, folder, last, authority)
 
 
 def wait_for(holds: Any) -> Any:

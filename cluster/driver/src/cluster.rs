@@ -22,8 +22,8 @@ use engram_protocol::{Action, Rules};
 use engram_wire::{Client, Tls};
 
 use crate::clock::{now, wall};
+use crate::coordinator::{Coordinator, no_answer};
 use crate::error::{Error, Result};
-use crate::etcd::Etcd;
 use crate::node::{NodeFile, Place};
 use crate::session::{Beginning, Session};
 
@@ -32,9 +32,9 @@ use crate::session::{Beginning, Session};
 pub struct ClusterOptions {
     /// Its name.
     pub name: String,
-    /// The endpoints of etcd, each `HOST:PORT`.
+    /// The endpoints of etcd, each `HOST:PORT`; with a user's certificate, those of node servers.
     pub etcd: Vec<String>,
-    /// This process's certificate.
+    /// This process's certificate: a member's, or a user's, who only reads.
     pub tls: Option<Tls>,
     /// The node pool of this host, if it has one.
     pub pool: Option<PathBuf>,
@@ -56,7 +56,7 @@ pub(crate) struct Local {
 /// An open cluster.
 pub struct Cluster {
     pub(crate) keys: Keys,
-    pub(crate) etcd: Arc<Etcd>,
+    pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) wire: Client,
     map: Mutex<Map>,
     local: Option<Local>,
@@ -92,12 +92,11 @@ impl Cluster {
     pub fn open(options: ClusterOptions) -> Result<Cluster> {
         let ClusterOptions { name, etcd, tls, pool, table, deadline, ttl } = options;
         check_name(&name)?;
-        let etcd = Arc::new(Etcd::new(&etcd, tls.as_ref(), ttl / 6)?);
-        etcd.check_version()?;
+        let coordinator = Arc::new(Coordinator::open(&etcd, tls.as_ref(), ttl / 6)?);
         let local = pool.map(|pool| Local::open(&name, &pool, table)).transpose()?.flatten();
         let cluster = Cluster {
             keys: Keys::new(&name),
-            etcd,
+            coordinator,
             wire: Client::new(tls.as_ref()),
             map: Mutex::default(),
             local,
@@ -164,8 +163,8 @@ impl Cluster {
         local.place.is_of(&entry.identity).then_some(local)
     }
 
-    fn read_map(&self) -> Result<Map> {
-        match self.etcd.answer(&Request::List { prefix: self.keys.map() }) {
+    pub(crate) fn read_map(&self) -> Result<Map> {
+        match self.coordinator.answer(&Request::List { prefix: self.keys.map() }) {
             Reply::Rows { rows, .. } => {
                 let map = Map::of(&self.keys, &rows).map_err(Error::Corrupt)?;
                 self.learn(&map);
@@ -182,6 +181,7 @@ impl Cluster {
 
     /// Keeps a map, unless a newer one is known.
     pub(crate) fn learn(&self, map: &Map) {
+        self.coordinator.learn(map);
         let mut own = lock(&self.map);
         if map.epoch >= own.epoch {
             *own = map.clone();
@@ -189,10 +189,7 @@ impl Cluster {
     }
 
     pub(crate) fn no_coordinator(&self) -> Error {
-        Error::Coordinator(format!(
-            "etcd does not answer at {}: what is open reads on, and nothing can be published",
-            self.etcd.endpoints().join(", ")
-        ))
+        no_answer(&self.coordinator)
     }
 
     /// A name's manifest, and the revision at which it was written.
@@ -203,7 +200,8 @@ impl Cluster {
     /// The manifests of several names, as of one moment.
     pub fn look_up_all(&self, paths: &[&str]) -> Result<Vec<Option<(Manifest, Revision)>>> {
         let keys: Vec<String> = paths.iter().map(|path| self.keys.name(path)).collect();
-        let Reply::Rows { rows, .. } = self.etcd.answer(&Request::Get { keys: keys.clone() })
+        let Reply::Rows { rows, .. } =
+            self.coordinator.answer(&Request::Get { keys: keys.clone() })
         else {
             return Err(self.no_coordinator());
         };
@@ -219,7 +217,7 @@ impl Cluster {
     /// All names that begin so, with their manifests.
     pub fn list(&self, prefix: &str) -> Result<Vec<(String, Manifest)>> {
         let (root, start) = (self.keys.name(""), self.keys.name(prefix));
-        match self.etcd.answer(&Request::List { prefix: start }) {
+        match self.coordinator.answer(&Request::List { prefix: start }) {
             Reply::Rows { rows, .. } => {
                 let told = |row: engram_protocol::coordinator::Row| {
                     let manifest = Manifest::decode(&row.value).map_err(Error::Corrupt)?;
@@ -232,11 +230,12 @@ impl Cluster {
     }
 
     fn session(&self) -> Result<Arc<Session>> {
+        self.coordinator.check_writer()?;
         let mut maker = lock(&self.maker);
         if let Some(own) = maker.as_ref().filter(|own| own.is_own()) {
             return Ok(Arc::clone(own));
         }
-        let own = Arc::new(Session::start(&self.etcd, &self.keys, self.ttl)?);
+        let own = Arc::new(Session::start(&self.coordinator, &self.keys, self.ttl)?);
         *maker = Some(Arc::clone(&own));
         Ok(own)
     }
@@ -254,7 +253,7 @@ impl Cluster {
         let map = self.read_map()?;
         let mut keys: Vec<String> = paths.iter().map(|path| self.keys.name(path)).collect();
         keys.push(self.keys.removed());
-        let Reply::Rows { revision, rows } = self.etcd.answer(&Request::Get { keys }) else {
+        let Reply::Rows { revision, rows } = self.coordinator.answer(&Request::Get { keys }) else {
             return Err(self.no_coordinator());
         };
         let of = |key: &str| rows.iter().find(|row| row.key == key);
@@ -324,7 +323,7 @@ impl Cluster {
         loop {
             match left.pop_front() {
                 Some(Action::Ask { token, request }) => {
-                    let reply = self.etcd.answer(&request);
+                    let reply = self.coordinator.answer(&request);
                     left.extend(machine.reply(now(), token, reply));
                 }
                 Some(Action::Wake(at)) => wake = at,
@@ -361,9 +360,8 @@ impl Cluster {
             ))),
             Outcome::Refused(why) => Err(Error::Argument(format!("{names:?}: etcd says: {why}"))),
             Outcome::Unknown => Err(Error::Coordinator(format!(
-                "{names:?}: etcd does not answer at {}; whether it was published tells a look at \
-                 it later",
-                self.etcd.endpoints().join(", ")
+                "{names:?}: {} does not answer; whether it was published tells a look at it later",
+                self.coordinator.told()
             ))),
         }
     }
@@ -379,14 +377,23 @@ impl Cluster {
 
     /// Looks at a member that does not answer, and strikes it if its lease has ended.
     pub(crate) fn suspect(&self, node: &str, member: LeaseId) {
-        let mut machine = Strike::new(&self.keys, node, member, wall(), Rules::ALL);
+        self.judge(Strike::new(&self.keys, node, member, wall(), Rules::ALL));
+    }
+
+    /// Runs the machine that strikes a member.
+    pub(crate) fn judge(&self, mut machine: Strike) -> Verdict {
         let mut left: VecDeque<Action<Verdict>> = machine.start(now()).into();
         while let Some(action) = left.pop_front() {
-            if let Action::Ask { token, request } = action {
-                let reply = self.etcd.answer(&request);
-                left.extend(machine.reply(now(), token, reply));
+            match action {
+                Action::Ask { token, request } => {
+                    let reply = self.coordinator.answer(&request);
+                    left.extend(machine.reply(now(), token, reply));
+                }
+                Action::Own(verdict) => return verdict,
+                Action::Wake(_) => {}
             }
         }
+        Verdict::Unknown
     }
 
     pub(crate) fn away(map: &Map, who: &[Holder], what: &str) -> Error {
@@ -437,14 +444,7 @@ fn gone_of(map: &Map, proposals: &[Proposal]) -> Vec<Holder> {
 impl Local {
     /// Opens the pool; none where it is of no cluster yet.
     fn open(cluster: &str, pool: &Path, table: &'static Table) -> Result<Option<Local>> {
-        let Some(file) = NodeFile::read(pool)? else { return Ok(None) };
-        if file.cluster != cluster {
-            return Err(Error::Argument(format!(
-                "the pool {} is of cluster {:?}, not of {cluster:?}",
-                pool.display(),
-                file.cluster
-            )));
-        }
+        let Some(file) = NodeFile::of_cluster(pool, cluster)? else { return Ok(None) };
         let place = Place::of(pool)?;
         Ok(Some(Local { node: file.node, place, parts: Parts::open(table, pool)? }))
     }

@@ -28,7 +28,10 @@ const REFUSED: [((u64, u64), u64, &str); 2] = [((3, 4), 22, "3.4.22"), ((3, 5), 
 /// The coordinator.
 pub struct Etcd {
     endpoints: Vec<String>,
+    /// Which of them are asked by TLS.
+    secure: Vec<bool>,
     client: Client,
+    plain: Client,
     /// The endpoint that answered last.
     last: AtomicUsize,
     deadline: Duration,
@@ -43,18 +46,34 @@ enum Said {
 }
 
 impl Etcd {
-    /// The coordinator at these addresses, each `HOST:PORT`. A question is given up after
-    /// `deadline`.
+    /// The coordinator at these addresses, each `HOST:PORT`; `https://` before one is TLS, and
+    /// `http://` is none. A question is given up after `deadline`.
     pub fn new(endpoints: &[String], tls: Option<&Tls>, deadline: Duration) -> Result<Etcd> {
         if endpoints.is_empty() {
             return Err(Error::Argument("a cluster has an endpoint of etcd: HOST:PORT".to_owned()));
         }
-        let bare = |given: &String| {
-            let host = given.trim_start_matches("https://").trim_start_matches("http://");
-            host.trim_end_matches('/').to_owned()
-        };
-        let endpoints = endpoints.iter().map(bare).collect();
-        Ok(Etcd { endpoints, client: Client::new(tls), last: AtomicUsize::new(0), deadline })
+        let (mut bare, mut secure) = (Vec::new(), Vec::new());
+        for given in endpoints {
+            let (is_secure, host) = match given.split_once("://") {
+                Some(("https", host)) => (true, host),
+                Some(("http", host)) => (false, host),
+                _ => (tls.is_some(), given.as_str()),
+            };
+            if is_secure && tls.is_none() {
+                return Err(Error::Argument(format!(
+                    "the endpoint {given:?} of etcd asks for TLS: give the folder of certificates"
+                )));
+            }
+            bare.push(host.trim_end_matches('/').to_owned());
+            secure.push(is_secure);
+        }
+        let (client, plain) = (Client::new(tls), Client::new(None));
+        Ok(Etcd { endpoints: bare, secure, client, plain, last: AtomicUsize::new(0), deadline })
+    }
+
+    /// What asks an endpoint.
+    fn client(&self, place: usize) -> &Client {
+        if self.secure[place] { &self.client } else { &self.plain }
     }
 
     /// Its addresses.
@@ -66,12 +85,9 @@ impl Etcd {
     pub fn check_version(&self) -> Result<String> {
         let ask = Ask { deadline: self.deadline, ..Ask::default() };
         let mut why = String::new();
-        for endpoint in &self.endpoints {
-            match self
-                .client
-                .get(endpoint, "/version", &ask)
-                .and_then(engram_wire::Answer::accepted)
-            {
+        for (place, endpoint) in self.endpoints.iter().enumerate() {
+            let answer = self.client(place).get(endpoint, "/version", &ask);
+            match answer.and_then(engram_wire::Answer::accepted) {
                 Ok(answer) => {
                     let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
                     let version = told["etcdserver"].as_str().unwrap_or_default().to_owned();
@@ -82,7 +98,23 @@ impl Etcd {
                 Err(error) => why = error.to_string(),
             }
         }
-        Err(Error::Coordinator(format!("no etcd answers at {}: {why}", self.endpoints.join(", "))))
+        Err(Error::Coordinator(format!(
+            "no etcd answers at {}: start it, or name another ({why})",
+            self.endpoints.join(", ")
+        )))
+    }
+
+    /// Refuses an etcd as [`check_version`](Etcd::check_version) does, and one of which most
+    /// members do not answer each other.
+    pub fn check_answers(&self) -> Result<String> {
+        let version = self.check_version()?;
+        match self.answer(&Request::Get { keys: vec!["/engram/".to_owned()] }) {
+            Reply::Rows { .. } => Ok(version),
+            _ => Err(Error::Coordinator(format!(
+                "etcd at {} has no leader, or does not answer in time: try again later",
+                self.endpoints.join(", ")
+            ))),
+        }
     }
 
     /// Answers a question; where nobody knows whether it was done, `Unreachable`.
@@ -165,7 +197,7 @@ impl Etcd {
         for step in 0..self.endpoints.len() {
             let place = (first + step) % self.endpoints.len();
             let endpoint = &self.endpoints[place];
-            let answer = self.client.request(
+            let answer = self.client(place).request(
                 Method::Post,
                 endpoint,
                 path,
@@ -287,8 +319,8 @@ fn rows_of_all(told: &Value) -> Vec<Row> {
     responses.iter().flat_map(|each| rows(&each["response_range"]["kvs"])).collect()
 }
 
-/// Whether this version may decide for a cluster.
-fn judge_version(version: &str) -> std::result::Result<(), String> {
+/// Whether this version may decide for a cluster; if not, why.
+pub fn judge_version(version: &str) -> std::result::Result<(), String> {
     let mut numbers = version.split(['.', '-']).map(|part| part.parse::<u64>().ok());
     let (Some(Some(major)), Some(Some(minor)), Some(Some(patch))) =
         (numbers.next(), numbers.next(), numbers.next())

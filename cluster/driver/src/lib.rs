@@ -8,13 +8,16 @@
 //!
 //! | module | what it offers |
 //! |---|---|
-//! | [`etcd`] | the coordinator |
+//! | [`etcd`] | etcd, by its JSON gateway |
+//! | `coordinator` | whom a process asks for rows: etcd, or nodes |
 //! | [`clock`] | this machine's own clock |
 //! | [`node`] | a node pool, and the process of the host that serves it |
+//! | [`calls`] | calls of methods, which the process that serves has run |
 //! | [`cluster`] | a cluster as its users have it |
 //! | [`reading`] | parts, fetched to where they are wanted |
 //! | `lock` | the lock of a node pool |
 //! | `making` | parts, made and sealed at their holders |
+//! | `operating` | a cluster as its operator has it |
 //! | `session` | this process as a maker |
 //! | [`trees`] | subtrees as users have them |
 //! | `worker` | what a node does with its pool that may take long |
@@ -23,13 +26,16 @@
 
 #![deny(missing_docs)]
 
+pub mod calls;
 pub mod clock;
 pub mod cluster;
+mod coordinator;
 pub mod error;
 pub mod etcd;
 mod lock;
 mod making;
 pub mod node;
+mod operating;
 pub mod reading;
 mod routes;
 mod session;

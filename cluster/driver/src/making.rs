@@ -100,7 +100,7 @@ impl Cluster {
 }
 
 /// The error that a node server has answered with.
-fn refusal(answer: &Answer, host: &str) -> Error {
+pub(crate) fn refusal(answer: &Answer, host: &str) -> Error {
     let said = String::from_utf8_lossy(&answer.body);
     let text = format!("{host}: {}", said.trim_end());
     let class = answer.headers.get("Engram-Error").unwrap_or_default();

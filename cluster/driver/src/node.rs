@@ -26,20 +26,24 @@ use engram_protocol::holdings::{Duty, Held, Holdings};
 use engram_protocol::manifest::Manifest;
 use engram_protocol::map::{Identity, Map};
 use engram_protocol::membership::{Membership, News};
+use engram_protocol::stop::Stop;
 use engram_protocol::{Action, Rules};
-use engram_wire::{Limits, Server, Tls};
+use engram_wire::{Limits, Server, Tls, Who};
 use serde::{Deserialize, Serialize};
 
+use crate::calls::Caller;
 use crate::clock::{now, wall};
 use crate::cluster::check_name;
+use crate::coordinator::Coordinator;
 use crate::error::{Error, Result};
-use crate::etcd::Etcd;
 use crate::lock::LockFile;
 use crate::routes::Routes;
 use crate::worker::{Done, Job, Worker, borne};
 
 const FILE: &str = "cluster.toml";
 const LOCK: &str = "cluster.lock";
+/// When processes of the node were asked to end, for one that waits to serve.
+const STOPPED: &str = "cluster.stopped";
 /// Between two tries of the lock.
 const LOCK_EVERY: Duration = Duration::from_millis(100);
 /// How long those who are answered at the end are waited for.
@@ -72,6 +76,8 @@ pub struct NodeOptions {
     pub tls: Option<Tls>,
     /// The engine of this process.
     pub table: &'static Table,
+    /// Who runs methods that are called here.
+    pub caller: Option<Arc<dyn Caller>>,
 }
 
 /// What a node pool says of its cluster.
@@ -98,6 +104,19 @@ impl NodeFile {
         }
     }
 
+    /// What a pool says that is of this cluster, or of none yet; one of another is refused.
+    pub fn of_cluster(pool: &Path, cluster: &str) -> Result<Option<NodeFile>> {
+        match NodeFile::read(pool)? {
+            Some(file) if file.cluster != cluster => Err(Error::Argument(format!(
+                "the pool {} is of cluster {:?}, not of {cluster:?}: name another pool, or that \
+                 cluster",
+                pool.display(),
+                file.cluster
+            ))),
+            found => Ok(found),
+        }
+    }
+
     fn write(&self, pool: &Path) -> Result<()> {
         let text = toml::to_string(self).expect("plain values");
         let (path, made) = (pool.join(FILE), pool.join(format!(".{FILE}")));
@@ -117,7 +136,8 @@ pub(crate) struct Shared {
     pub(crate) node: String,
     pub(crate) parts: Parts,
     pub(crate) trees: Trees,
-    etcd: Arc<Etcd>,
+    pub(crate) caller: Option<Arc<dyn Caller>>,
+    pub(crate) coordinator: Arc<Coordinator>,
     membership: Mutex<Membership>,
 }
 
@@ -132,16 +152,22 @@ impl Shared {
         }
     }
 
-    /// Refuses to give back what is published: only the name's removal or replacement frees it.
-    pub(crate) fn check_unpublished(&self, path: &str, uuid: &str) -> Result<()> {
+    /// Whether a name of the cluster has this now.
+    pub(crate) fn is_published(&self, path: &str, uuid: &str) -> Result<bool> {
         let keys = vec![Keys::new(&self.cluster).name(path)];
-        let Reply::Rows { rows, .. } = self.etcd.answer(&Request::Get { keys }) else {
+        let Reply::Rows { rows, .. } = self.coordinator.answer(&Request::Get { keys }) else {
             return Err(Error::Coordinator(format!(
-                "etcd does not answer whether {path:?} is published: try again later"
+                "{} does not answer whether {path:?} is published: try again later",
+                self.coordinator.told()
             )));
         };
         let is_other = |row: &Row| Manifest::decode(&row.value).is_ok_and(|own| own.uuid != uuid);
-        if rows.iter().all(is_other) {
+        Ok(!rows.iter().all(is_other))
+    }
+
+    /// Refuses to give back what is published: only the name's removal or replacement frees it.
+    pub(crate) fn check_unpublished(&self, path: &str, uuid: &str) -> Result<()> {
+        if !self.is_published(path, uuid)? {
             return Ok(());
         }
         Err(Error::Access(format!(
@@ -212,18 +238,24 @@ impl Node {
     /// refused here.
     pub fn start(options: NodeOptions) -> Result<Node> {
         check_name(&options.cluster)?;
-        let etcd = Etcd::new(&options.etcd, options.tls.as_ref(), options.ttl / 6)?;
-        etcd.check_version()?;
-        if let Some(file) = NodeFile::read(&options.pool)?
-            && file.cluster != options.cluster
+        if let Some(tls) = &options.tls
+            && let Who::User(uid) = tls.own().who
         {
-            return Err(Error::Argument(format!(
-                "the pool {} is of cluster {:?}, not of {:?}",
-                options.pool.display(),
-                file.cluster,
-                options.cluster
+            return Err(Error::Access(format!(
+                "the certificate of user {uid} serves no node: take one of a member"
             )));
         }
+        let coordinator = Coordinator::open(&options.etcd, options.tls.as_ref(), options.ttl / 6)?;
+        NodeFile::of_cluster(&options.pool, &options.cluster)?;
+        let keys = Keys::new(&options.cluster);
+        let Reply::Rows { revision, .. } =
+            coordinator.answer(&Request::Get { keys: vec![keys.stopped()] })
+        else {
+            return Err(Error::Coordinator(format!(
+                "{} has no leader, or does not answer in time: try again",
+                coordinator.told()
+            )));
+        };
         let place = options.pool.canonicalize().map_err(|error| os(&options.pool, &error))?;
         if !lock(&OWN).insert(place.clone()) {
             return Err(Error::Argument(format!(
@@ -236,7 +268,8 @@ impl Node {
         let (events, inbox) = channel();
         let steward = Steward {
             options: NodeOptions { pool: place.clone(), ..options },
-            etcd: Arc::new(etcd),
+            coordinator: Arc::new(coordinator),
+            stop: Stop::new(&keys, revision),
             told: Arc::clone(&told),
             events: events.clone(),
             inbox,
@@ -299,7 +332,8 @@ impl Drop for Node {
 /// The thread that waits for the lock, and then serves.
 struct Steward {
     options: NodeOptions,
-    etcd: Arc<Etcd>,
+    coordinator: Arc<Coordinator>,
+    stop: Stop,
     told: Arc<Told>,
     events: Sender<Event>,
     inbox: Receiver<Event>,
@@ -334,6 +368,19 @@ impl Steward {
         }
     }
 
+    /// Whether the process before this one, for whose end it waited, ended since all are to end.
+    fn is_stopped(&self, node: &str) -> bool {
+        let asked = std::fs::read_to_string(self.options.pool.join(STOPPED));
+        if asked.is_ok_and(|asked| asked.parse().is_ok_and(|asked| self.stop.is_since(asked))) {
+            return true;
+        }
+        let keys = self.stop.rows(node).to_vec();
+        match self.coordinator.answer(&Request::Get { keys }) {
+            Reply::Rows { rows, .. } => self.stop.asked(node, &rows).is_some(),
+            _ => false,
+        }
+    }
+
     fn serve(&self) -> Result<()> {
         self.told.say(Standing::Joins);
         let NodeOptions { cluster, pool, host, weight, ttl, tls, .. } = &self.options;
@@ -344,13 +391,17 @@ impl Steward {
             Some(file) => file,
             None => NodeFile { cluster: cluster.clone(), node: random::uuid()?, port: 0 },
         };
+        if self.is_stopped(&file.node) {
+            return Ok(());
+        }
         let nobody = Membership::new(&keys, Identity::default(), *ttl, Rules::ALL);
         let shared = Arc::new(Shared {
             cluster: cluster.clone(),
             node: file.node.clone(),
             trees: Trees::of(&parts),
             parts,
-            etcd: Arc::clone(&self.etcd),
+            caller: self.options.caller.clone(),
+            coordinator: Arc::clone(&self.coordinator),
             membership: Mutex::new(nobody),
         });
         let server = bind(host, file.port, tls.as_ref(), &shared)?;
@@ -466,12 +517,13 @@ impl Asks {
         let (asks, questions) = channel::<Asked>();
         let questions = Arc::new(Mutex::new(questions));
         for _ in 0..count {
-            let (questions, etcd) = (Arc::clone(&questions), Arc::clone(&steward.etcd));
+            let questions = Arc::clone(&questions);
+            let coordinator = Arc::clone(&steward.coordinator);
             let events = steward.events.clone();
             std::thread::spawn(move || {
                 loop {
                     let Ok((task, token, request)) = lock(&questions).recv() else { return };
-                    let reply = etcd.answer(&request);
+                    let reply = coordinator.answer(&request);
                     if events.send(Event::Reply { task, token, reply }).is_err() {
                         return;
                     }
@@ -557,6 +609,12 @@ impl Round<'_> {
             }
             Task::Look => {
                 let Reply::Rows { rows, .. } = reply else { return Ok(()) };
+                if let Some(asked) = self.steward.stop.asked(&self.shared.node, &rows) {
+                    // Where it cannot be written, who waits asks the coordinator.
+                    let word = self.steward.options.pool.join(STOPPED);
+                    let _ = std::fs::write(word, asked.to_string());
+                    let _ = self.steward.events.send(Event::Stop);
+                }
                 let Ok(map) = Map::of(&self.keys, &rows) else { return Ok(()) };
                 let actions = lock(&self.shared.membership).map_seen(now(), &map);
                 self.of_membership(actions, asks);
@@ -584,7 +642,8 @@ impl Round<'_> {
             }
         }
         if is_due(&mut self.wakes[Task::Look as usize]) {
-            let keys = vec![self.keys.node(&self.shared.node)];
+            let mut keys = vec![self.keys.node(&self.shared.node)];
+            keys.extend(self.steward.stop.rows(&self.shared.node));
             let _ = asks.send((Task::Look, 0, Request::Get { keys }));
             self.wakes[Task::Look as usize] = Some(now() + self.steward.options.ttl / 3);
         }

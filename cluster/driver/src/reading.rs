@@ -77,7 +77,7 @@ impl Cluster {
         let end = loop {
             match left.pop_front() {
                 Some(Action::Ask { token, request }) => {
-                    let reply = self.etcd.answer(&request);
+                    let reply = self.coordinator.answer(&request);
                     left.extend(machine.reply(now(), token, reply));
                 }
                 Some(Action::Wake(at)) => wake = at,

@@ -7,9 +7,12 @@
 //!                                                 counts= [checksum=] [filled=1] member=
 //! PUT    /parts/UUID/N/seal       sums a part up, which nobody writes from then on      ?member=
 //! DELETE /parts/UUID/N            gives back a part that its maker does not publish ?maker=HEX
+//! POST   /rows                    rows of the map and of names, as etcd has them: {"keys": […]} or
+//!                                                 {"prefix": "…"}
 //! ```
 //!
-//! What is answered of subtrees stands in `tree_routes`.
+//! What is answered of subtrees stands in `tree_routes`, and of calls in `calls`. A user, whose
+//! certificate says so, reads parts that are published, and changes nothing.
 //!
 //! A member says nothing once its lease may have ended: that is looked at when a request begins,
 //! and again before its last byte. A request that names a member is for that member alone: another
@@ -22,15 +25,18 @@ use std::sync::Arc;
 use engram_base::checksum::RunningChecksum;
 use engram_base::error::Kind;
 use engram_parts::{Looked, Mark, NewPart, PartName, dtype};
-use engram_protocol::coordinator::LeaseId;
+use engram_protocol::coordinator::{Keys, LeaseId, Reply};
 use engram_wire::{Content, FileRange, Handler, Method, Request, Response, Who};
 use serde_json::json;
 
+use crate::coordinator::{Asked, Shown, no_answer};
 use crate::error::{Error, Result};
 use crate::node::Shared;
 
 /// What is received before it is written on.
 const PIECE: usize = 256 << 10;
+/// The longest question for rows.
+const ROWS_MOST: u64 = 1 << 20;
 
 /// Answers requests to one node pool.
 pub(crate) struct Routes {
@@ -93,6 +99,10 @@ impl Routes {
                 self.tree(request, &tree)
             }
             (Method::Post, ["query"]) => self.query(&mut request),
+            (Method::Post, ["rows"]) => self.rows(&mut request),
+            (Method::Get | Method::Post | Method::Delete, ["calls", number]) => {
+                self.call(request, number)
+            }
             (_, [""] | ["parts", ..]) => Ok(Response::new(405, "this is not done here\n")),
             _ => Err(Error::NotFound(format!("a node server has nothing at {path:?}"))),
         }
@@ -125,6 +135,37 @@ impl Routes {
         }
     }
 
+    /// Rows that anybody may see who is of the cluster.
+    fn rows(&self, request: &mut Request) -> Result<Response> {
+        let asked: Asked = serde_json::from_slice(&request.body.read_all(ROWS_MOST)?)
+            .map_err(|error| Error::Argument(format!("the question cannot be read: {error}")))?;
+        let keys = Keys::new(&self.shared.cluster);
+        if !asked.is_below(&[keys.map(), keys.name("")]) {
+            let why = "rows of the map and of names are shown, and no others";
+            return Err(Error::Access(why.to_owned()));
+        }
+        let Reply::Rows { revision, rows } = self.shared.coordinator.answer(&asked.request())
+        else {
+            return Err(no_answer(&self.shared.coordinator));
+        };
+        let shown = serde_json::to_vec(&Shown::of(revision, rows)).expect("plain values");
+        Ok(Response::new(200, shown).with("Content-Type", "application/json"))
+    }
+
+    /// Refuses a user what no name of the cluster has.
+    fn check_shown(&self, request: &Request, uuid: &str, bytes: &Looked) -> Result<()> {
+        let Some(Who::User(uid)) = request.peer.as_ref().map(|peer| &peer.who) else {
+            return Ok(());
+        };
+        let mark: Option<Mark> = serde_json::from_slice(bytes.mark()).ok();
+        if let Some(mark) = mark
+            && self.shared.is_published(&mark.path, uuid)?
+        {
+            return Ok(());
+        }
+        Err(Error::Access(format!("{uuid} is not published, and the certificate is of user {uid}")))
+    }
+
     fn part(&self, request: &Request, uuid: &str, part: u32) -> Result<Response> {
         let member = self.asked(request)?;
         let name = PartName { uuid: uuid.to_owned(), part };
@@ -133,6 +174,7 @@ impl Routes {
                 "part {part} of {uuid} is not here: it was replaced or removed; look it up again"
             )));
         };
+        self.check_shown(request, uuid, &bytes)?;
         let content = match bytes.source() {
             Some((file, offset)) => Content::File(FileRange {
                 file: Arc::new(OwnedFd::from(file)),

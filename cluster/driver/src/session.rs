@@ -15,8 +15,8 @@ use engram_protocol::coordinator::{Keys, LeaseId, Request};
 use engram_protocol::maker::{Maker, Notice};
 
 use crate::clock::now;
+use crate::coordinator::Coordinator;
 use crate::error::{Error, Result};
-use crate::etcd::Etcd;
 
 #[derive(Default)]
 struct Told {
@@ -77,13 +77,13 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn start(etcd: &Arc<Etcd>, keys: &Keys, ttl: Duration) -> Result<Session> {
+    pub(crate) fn start(asked: &Arc<Coordinator>, keys: &Keys, ttl: Duration) -> Result<Session> {
         let (told, (stop, stopped)) = (Arc::new(Told::default()), channel());
-        let (own, etcd, mut maker) = (Arc::clone(&told), Arc::clone(etcd), Maker::new(keys, ttl));
+        let (own, asked, mut maker) = (Arc::clone(&told), Arc::clone(asked), Maker::new(keys, ttl));
         let run = move || {
             let mut actions = maker.start(now());
             loop {
-                let wake = perform(&etcd, &mut maker, actions, &own);
+                let wake = perform(&asked, &mut maker, actions, &own);
                 let wait = wake.map_or(ttl / 12, |at| at - now());
                 match stopped.recv_timeout(wait) {
                     Err(RecvTimeoutError::Timeout) => {
@@ -95,7 +95,7 @@ impl Session {
             }
             // What was prepared and not published is free at once.
             if let Some(lease) = maker.id() {
-                let _ = etcd.answer(&Request::Revoke { lease });
+                let _ = asked.answer(&Request::Revoke { lease });
             }
         };
         let thread = std::thread::Builder::new().name("engram-maker".to_owned()).spawn(run);
@@ -155,7 +155,7 @@ impl Drop for Session {
 
 /// Does what the maker wants; when it is to be woken.
 fn perform(
-    etcd: &Etcd,
+    asked: &Coordinator,
     maker: &mut Maker,
     actions: Vec<Action<Notice>>,
     told: &Told,
@@ -167,7 +167,7 @@ fn perform(
         for action in left {
             match action {
                 Action::Ask { token, request } => {
-                    let reply = etcd.answer(&request);
+                    let reply = asked.answer(&request);
                     next.extend(maker.reply(now(), token, &reply));
                 }
                 Action::Wake(at) => wake = Some(wake.map_or(at, |other| other.min(at))),

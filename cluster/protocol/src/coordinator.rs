@@ -11,6 +11,8 @@
 //!                   makers/<maker>     there while the lease of a process that publishes runs
 //!                   names/<path>       the manifest of a name
 //!                   removed            touched by each removal of a name
+//!                   stopped            touched to stop all nodes
+//!                   stopped/<node>     touched to stop one
 //! ```
 
 use std::time::Duration;
@@ -177,6 +179,11 @@ impl Keys {
         format!("{}members/{member:x}", self.root)
     }
 
+    /// How the rows of members begin.
+    pub fn members(&self) -> String {
+        format!("{}members/", self.root)
+    }
+
     /// The row that is there while a maker's lease runs.
     pub fn maker(&self, maker: LeaseId) -> String {
         format!("{}makers/{maker:x}", self.root)
@@ -190,6 +197,16 @@ impl Keys {
     /// The row whose revision is that of the last removal of any name.
     pub fn removed(&self) -> String {
         format!("{}removed", self.root)
+    }
+
+    /// The row that is touched to stop all nodes.
+    pub fn stopped(&self) -> String {
+        format!("{}stopped", self.root)
+    }
+
+    /// The row that is touched to stop one node.
+    pub fn stopped_node(&self, node: &str) -> String {
+        format!("{}stopped/{node}", self.root)
     }
 
     /// The node whose row this is.

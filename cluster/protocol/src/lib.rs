@@ -23,6 +23,7 @@
 //! | [`lease`] | how long a member may answer |
 //! | [`membership`] | how a node becomes a member and stays one |
 //! | [`strike`] | how a member whose lease has ended leaves the map |
+//! | [`stop`] | how processes learn that they are to end |
 //! | [`manifest`] | what a name of the cluster is: parts, boxes, holders |
 //! | [`maker`] | how a process that publishes is known to live |
 //! | [`publish`] | how a manifest takes effect |
@@ -45,6 +46,7 @@ pub mod publish;
 mod question;
 pub mod read;
 mod rules;
+pub mod stop;
 pub mod strike;
 
 pub use rules::{Rule, Rules};

@@ -11,6 +11,8 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::{LeaseId, Revision};
+use crate::map::Map;
+use crate::rules::Rules;
 
 /// The most parts of an array: a manifest stays below a megabyte.
 pub const PARTS_MOST: usize = 16_384;
@@ -200,6 +202,20 @@ impl Manifest {
             }),
             Content::Node | Content::Hash { .. } => self.holders.iter().collect(),
         }
+    }
+
+    /// Whether a node holds something of it that no other node has which answers: one that is away
+    /// may not come back. What lies below a subtree has one home.
+    pub fn is_only_at(&self, node: &str, map: &Map) -> bool {
+        let Some(boxes) = self.array() else {
+            return self.holders.iter().any(|holder| holder.node == node);
+        };
+        let is_alone = |part: u32| {
+            let (own, others): (Vec<_>, Vec<_>) =
+                self.holders_of(part).into_iter().partition(|holder| holder.node == node);
+            !own.is_empty() && !others.iter().any(|other| map.is_member(other, Rules::ALL))
+        };
+        (0..boxes.parts.len() as u32).any(is_alone)
     }
 }
 

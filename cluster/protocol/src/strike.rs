@@ -4,6 +4,9 @@
 //! that compares: the member's row, which goes with its lease, is absent. Since a member falls
 //! silent before its lease can have ended ([`crate::lease`]), nobody is answered by a member that
 //! was struck.
+//!
+//! A node that does not come back is given up so, too: what it alone held is lost then, and readers
+//! no longer wait for it.
 
 use std::time::Duration;
 
@@ -21,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub enum Verdict {
     /// It is struck: by this machine, or by another before.
     Struck,
-    /// Its lease runs.
+    /// Its lease runs, or its node is here again as another member.
     Alive,
     /// The coordinator does not answer.
     Unknown,
@@ -37,6 +40,8 @@ pub struct Strike {
     question: Question,
     /// When it is, in seconds since 1970.
     wall: u64,
+    /// How its node stands then.
+    state: State,
 }
 
 impl Strike {
@@ -49,7 +54,14 @@ impl Strike {
             member,
             question: Question::default(),
             wall,
+            state: State::Away,
         }
+    }
+
+    /// Gives its node up for good, also one that is away already.
+    #[must_use]
+    pub fn for_good(self) -> Strike {
+        Strike { state: State::Lost, ..self }
     }
 
     /// Begins.
@@ -90,13 +102,18 @@ impl Strike {
         let Ok(mut entry) = serde_json::from_slice::<Entry>(&row.value) else {
             return vec![Action::Own(Verdict::Unknown)];
         };
-        if entry.member != self.member || entry.state != State::Serving {
+        let is_struck = match self.state {
+            State::Lost if entry.member != self.member => return vec![Action::Own(Verdict::Alive)],
+            State::Lost => entry.state == State::Lost,
+            _ => entry.member != self.member || entry.state != State::Serving,
+        };
+        if is_struck {
             return vec![Action::Own(Verdict::Struck)];
         }
         if runs && self.rules.has(Rule::Patience) {
             return vec![Action::Own(Verdict::Alive)];
         }
-        (entry.state, entry.since) = (State::Away, self.wall);
+        (entry.state, entry.since) = (self.state, self.wall);
         let value = serde_json::to_vec(&entry).expect("an entry is JSON");
         let mut guards = vec![Guard::Unchanged { key: key.clone(), modified: row.modified }];
         if self.rules.has(Rule::Patience) {

@@ -5,17 +5,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engram_base::slab::Slab;
+use engram_driver::calls::Called;
 use engram_driver::cluster::{Cluster as Driven, ClusterOptions, Draft as Drafted};
 use engram_driver::error::Error;
 use engram_parts::{Mark, PartName, dtype};
 use engram_protocol::manifest::{Holder, Manifest};
+use engram_wire::Method;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyString};
 
 use crate::buffer::{Bytes, BytesMut};
+use crate::certificates::tls;
 use crate::engine::table;
 use crate::error::{raised, told};
-use crate::node::tls;
 
 /// An open cluster.
 #[pyclass(frozen, module = "engram.cluster._cluster")]
@@ -115,7 +118,7 @@ impl Cluster {
         ttl: f64,
         tls_folder: Option<PathBuf>,
     ) -> PyResult<Cluster> {
-        let tls = tls(tls_folder.as_ref(), "member")?;
+        let tls = tls(tls_folder.as_ref(), &[])?;
         let (deadline, ttl) = (Duration::from_secs_f64(deadline), Duration::from_secs_f64(ttl));
         let table = table(py)?;
         let options = ClusterOptions { name, etcd, tls, pool, table, deadline, ttl };
@@ -275,6 +278,59 @@ impl Cluster {
         let (manifest, modified) =
             told(py.detach(|| driven.load(path, &slab, out.as_mut_slice())))?;
         Ok((encoded(&manifest), modified))
+    }
+
+    /// Asks the processes of a node, or of all nodes, to end.
+    #[pyo3(signature = (node=None))]
+    fn ask_to_stop(&self, py: Python<'_>, node: Option<String>) -> PyResult<()> {
+        let driven = self.driven()?;
+        told(py.detach(|| driven.ask_to_stop(node.as_deref())))
+    }
+
+    /// The nodes whose leases run, each as JSON.
+    fn serving(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let driven = self.driven()?;
+        let nodes = told(py.detach(|| driven.serving()))?;
+        Ok(nodes.iter().map(|entry| serde_json::to_string(entry).expect("JSON")).collect())
+    }
+
+    /// The names of which a node holds something that no other has.
+    fn names_only_at(&self, py: Python<'_>, node: &str) -> PyResult<Vec<String>> {
+        let driven = self.driven()?;
+        told(py.detach(|| driven.names_only_at(node)))
+    }
+
+    /// Gives a node up for good.
+    fn give_up(&self, py: Python<'_>, node: &str) -> PyResult<()> {
+        let driven = self.driven()?;
+        told(py.detach(|| driven.give_up(node)))
+    }
+
+    /// What the node server at an address says that it is, as JSON.
+    fn describe(&self, py: Python<'_>, address: &str, within: f64) -> PyResult<String> {
+        let driven = self.driven()?;
+        told(py.detach(|| driven.describe(address, Duration::from_secs_f64(within))))
+    }
+
+    /// Sends a call to a node (`POST`), asks for it (`GET`), or gives it up (`DELETE`). Gives what
+    /// it gave; true where it goes on, false where it was never begun there; or as text why the
+    /// node could not be reached.
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        node: &str,
+        method: &str,
+        number: &str,
+        body: PyBuffer<u8>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (driven, body) = (self.driven()?, Bytes::read(&body)?);
+        let method = Method::of_word(method).unwrap_or(Method::Get);
+        match told(py.detach(|| driven.call(node, method, number, body.as_slice())))? {
+            Called::Ended(bytes) => Ok(PyBytes::new(py, &bytes).into_any()),
+            Called::GoesOn => Ok(PyBool::new(py, true).to_owned().into_any()),
+            Called::Unknown => Ok(PyBool::new(py, false).to_owned().into_any()),
+            Called::Unreached(why) => Ok(PyString::new(py, &why).into_any()),
+        }
     }
 
     fn close(&self, py: Python<'_>) {

@@ -8,6 +8,7 @@
 #![allow(clippy::too_many_arguments)] // natives take what the package has taken apart
 
 mod buffer;
+mod certificates;
 mod cluster;
 mod engine;
 mod error;
@@ -19,9 +20,13 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _cluster {
     #[pymodule_export]
+    use crate::certificates::{
+        certified, certify_host, certify_user, has_authority, make_authority,
+    };
+    #[pymodule_export]
     use crate::cluster::{Cluster, Draft, NewPart};
     #[pymodule_export]
-    use crate::node::{Node, node_of};
+    use crate::node::{Node, check_etcd_version, check_pool, etcd_version, node_of};
     #[pymodule_export]
     use crate::tree::{Tree, homes, query_node};
 }

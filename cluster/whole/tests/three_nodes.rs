@@ -58,6 +58,7 @@ impl Rig {
             kept: KEPT,
             tls: None,
             table: &TABLE,
+            caller: None,
         }
     }
 

@@ -1,9 +1,12 @@
-//! A cluster's own authority: who it has issued a certificate to, belongs to the cluster.
+//! A cluster's own authority: its certificates tell who belongs to the cluster, and who may read.
 //!
-//! The files are PEM, as etcd, Dask, curl and OpenSSL read them: `ca.pem` and `ca.key` of the
-//! authority, `NAME.pem` and `NAME.key` of whom it has issued to. A key is readable by its owner
-//! alone, and is refused when it is not. A member's certificate is for servers and for clients, as
-//! etcd demands of its peers; a user's is for clients only.
+//! It has two roots. One proves members, and etcd and Dask trust no other. The other proves users:
+//! node servers alone know it, so a user's certificate opens neither etcd nor a scheduler.
+//!
+//! The files are PEM, as etcd, Dask, curl and OpenSSL read them: `ca.pem` and `ca.key` of members,
+//! `users.pem` and `users.key` of users, `NAME.pem` and `NAME.key` of whoever has a certificate. A
+//! key is readable by its owner alone, and is refused when it is not. A member's certificate is for
+//! servers and for clients, as etcd demands of its peers; a user's is for clients only.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -29,15 +32,73 @@ const SKEW: Duration = Duration::hours(25);
 /// What issues the certificates of one cluster.
 pub struct Authority {
     cluster: String,
+    members: Root,
+    users: Root,
+}
+
+/// A certificate that proves others, and what issues these.
+struct Root {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
+}
+
+/// Whom a root proves.
+#[derive(Clone, Copy)]
+enum Proves {
+    Members,
+    Users,
+}
+
+impl Proves {
+    /// The name of the root's files.
+    fn file(self) -> &'static str {
+        match self {
+            Proves::Members => "ca",
+            Proves::Users => "users",
+        }
+    }
+
+    /// The name that the root has in its certificate: no two of a cluster have one.
+    fn subject(self, cluster: &str) -> String {
+        match self {
+            Proves::Members => format!("engram {cluster}"),
+            Proves::Users => format!("engram {cluster} users"),
+        }
+    }
+}
+
+impl Root {
+    fn new(cluster: &str, proves: Proves) -> Result<Root> {
+        let params = own(cluster, proves)?;
+        let key = KeyPair::generate().map_err(|e| unmade(&e))?;
+        let certificate = params.self_signed(&key).map_err(|e| unmade(&e))?.pem();
+        Ok(Root { certificate, issuer: Issuer::new(params, key) })
+    }
+
+    fn read(folder: &Path, proves: Proves) -> Result<(Root, String)> {
+        let certificate = read(&folder.join(format!("{}.pem", proves.file())))?;
+        let key = folder.join(format!("{}.key", proves.file()));
+        let pair = KeyPair::from_pem(&read_key(&key)?).map_err(|e| unusable(&key, &e))?;
+        let cluster = cluster_of(&certificate)?;
+        // The issuer's name follows from the cluster's: no certificate need be taken apart for it.
+        let issuer = Issuer::new(own(&cluster, proves)?, pair);
+        Ok((Root { certificate, issuer }, cluster))
+    }
+
+    fn write(&self, folder: &Path, proves: Proves) -> Result<()> {
+        let at = |suffix: &str| folder.join(format!("{}.{suffix}", proves.file()));
+        write(&at("key"), &self.issuer.key().serialize_pem(), 0o600, false)?;
+        write(&at("pem"), &self.certificate, 0o644, false)
+    }
 }
 
 /// A certificate, its key, and the authority that has issued it: all as PEM.
 #[derive(Clone)]
 pub struct Credentials {
-    /// The authority's certificate.
+    /// The certificate that members are proven by.
     pub authority: String,
+    /// The certificate that users are proven by, where these are served.
+    pub users: Option<String>,
     /// The certificate.
     pub certificate: String,
     /// The key of the certificate: a secret.
@@ -47,30 +108,32 @@ pub struct Credentials {
 impl Authority {
     /// A new authority for a cluster.
     pub fn new(cluster: &str) -> Result<Authority> {
-        let params = own(&checked("cluster", cluster)?)?;
-        let key = KeyPair::generate().map_err(|e| unmade(&e))?;
-        let certificate = params.self_signed(&key).map_err(|e| unmade(&e))?.pem();
-        let issuer = Issuer::new(params, key);
-        Ok(Authority { cluster: cluster.to_owned(), certificate, issuer })
+        let cluster = checked("cluster", cluster)?;
+        let root = |proves| Root::new(&cluster, proves);
+        let (members, users) = (root(Proves::Members)?, root(Proves::Users)?);
+        Ok(Authority { cluster, members, users })
     }
 
-    /// Reads `ca.pem` and `ca.key` of a folder.
+    /// Reads the two roots and their keys of a folder.
     pub fn read(folder: &Path) -> Result<Authority> {
-        let certificate = read(&folder.join("ca.pem"))?;
-        let key = folder.join("ca.key");
-        let pair = KeyPair::from_pem(&read_key(&key)?).map_err(|e| unusable(&key, &e))?;
-        let cluster = cluster_of(&certificate)?;
-        // The issuer's name follows from the cluster's: no certificate need be taken apart for it.
-        let issuer = Issuer::new(own(&cluster)?, pair);
-        Ok(Authority { cluster, certificate, issuer })
+        let (members, cluster) = Root::read(folder, Proves::Members)?;
+        let (users, other) = Root::read(folder, Proves::Users)?;
+        if other != cluster {
+            return Err(Error::Tls(format!(
+                "{}: ca.pem is of cluster {cluster:?}, and users.pem of {other:?}",
+                folder.display()
+            )));
+        }
+        Ok(Authority { cluster, members, users })
     }
 
-    /// Writes `ca.pem` and `ca.key` into a folder, where neither may be yet.
+    /// Writes the two roots and their keys into a folder, where none of these may be yet.
     ///
-    /// On an error neither is a whole authority: remove both and write again.
+    /// On an error there is no whole authority: remove what was written, and write again.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        write(&folder.join("ca.key"), &self.issuer.key().serialize_pem(), 0o600, false)?;
-        write(&folder.join("ca.pem"), &self.certificate, 0o644, false)
+        // That of members is the last: where it is, the other is, too.
+        self.users.write(folder, Proves::Users)?;
+        self.members.write(folder, Proves::Members)
     }
 
     /// The cluster.
@@ -78,25 +141,29 @@ impl Authority {
         &self.cluster
     }
 
-    /// The certificate that members and users are proven by, as PEM.
+    /// The certificate that members are proven by, as PEM.
     pub fn certificate(&self) -> &str {
-        &self.certificate
+        &self.members.certificate
     }
 
     /// Issues a certificate for a node, which others reach by these addresses or host names.
     pub fn member(&self, node: &str, hosts: &[&str]) -> Result<Credentials> {
         let usages = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        self.issue(&Identity::member(&self.cluster, node)?, hosts, node, &usages)
+        let whom = Identity::member(&self.cluster, node)?;
+        let own = self.issue(&self.members, &whom, hosts, node, &usages)?;
+        Ok(Credentials { users: Some(self.users.certificate.clone()), ..own })
     }
 
     /// Issues a certificate for a user, whom a server knows by it.
     pub fn user(&self, uid: u32) -> Result<Credentials> {
         let usages = [ExtendedKeyUsagePurpose::ClientAuth];
-        self.issue(&Identity::user(&self.cluster, uid)?, &[], &format!("uid {uid}"), &usages)
+        let whom = Identity::user(&self.cluster, uid)?;
+        self.issue(&self.users, &whom, &[], &format!("uid {uid}"), &usages)
     }
 
     fn issue(
         &self,
+        root: &Root,
         whom: &Identity,
         hosts: &[&str],
         name: &str,
@@ -116,46 +183,56 @@ impl Authority {
         params.extended_key_usages = usages.to_vec();
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().map_err(|e| unmade(&e))?;
-        let certificate = params.signed_by(&key, &self.issuer).map_err(|e| unmade(&e))?.pem();
-        let authority = self.certificate.clone();
-        Ok(Credentials { authority, certificate, key: key.serialize_pem() })
+        let certificate = params.signed_by(&key, &root.issuer).map_err(|e| unmade(&e))?.pem();
+        let authority = self.members.certificate.clone();
+        Ok(Credentials { authority, users: None, certificate, key: key.serialize_pem() })
     }
 }
 
 impl Credentials {
-    /// Writes `NAME.pem` and `NAME.key` into a folder, in place of those that are there, and
-    /// `ca.pem` if there is none.
+    /// Writes `NAME.pem` and `NAME.key` into a folder, in place of those that are there, and the
+    /// roots if they are not.
     pub fn write(&self, folder: &Path, name: &str) -> Result<()> {
         let name = checked("file", name)?;
+        if ["ca", "users"].contains(&name.as_str()) {
+            return Err(Error::Argument(format!("{name:?} is a root's name: take another")));
+        }
         write(&folder.join(format!("{name}.key")), &self.key, 0o600, true)?;
         write(&folder.join(format!("{name}.pem")), &self.certificate, 0o644, true)?;
-        let authority = folder.join("ca.pem");
-        if !authority.exists() {
-            return write(&authority, &self.authority, 0o644, true);
-        }
-        if read(&authority)? == self.authority {
-            return Ok(());
-        }
-        Err(Error::Argument(format!(
-            "{} is another authority's: take another folder for this cluster",
-            authority.display()
-        )))
+        keep_root(&folder.join("ca.pem"), &self.authority)?;
+        self.users.iter().try_for_each(|users| keep_root(&folder.join("users.pem"), users))
     }
 
-    /// Reads `NAME.pem`, `NAME.key` and `ca.pem` of a folder.
+    /// Reads `NAME.pem`, `NAME.key`, `ca.pem` and, where it is there, `users.pem` of a folder.
     pub fn read(folder: &Path, name: &str) -> Result<Credentials> {
         let at = |suffix: &str| folder.join(format!("{name}.{suffix}"));
+        let users = folder.join("users.pem");
         Ok(Credentials {
             authority: read(&folder.join("ca.pem"))?,
+            users: if users.exists() { Some(read(&users)?) } else { None },
             certificate: read(&at("pem"))?,
             key: read_key(&at("key"))?,
         })
     }
 }
 
-/// What the authority of a cluster says of itself.
-fn own(cluster: &str) -> Result<CertificateParams> {
-    let mut params = dated(&format!("engram {cluster}"));
+/// Writes a root's certificate, unless it is there.
+fn keep_root(path: &Path, certificate: &str) -> Result<()> {
+    if !path.exists() {
+        return write(path, certificate, 0o644, true);
+    }
+    if read(path)? == certificate {
+        return Ok(());
+    }
+    Err(Error::Argument(format!(
+        "{} is another authority's: take another folder for this cluster",
+        path.display()
+    )))
+}
+
+/// What a root of a cluster says of itself.
+fn own(cluster: &str, proves: Proves) -> Result<CertificateParams> {
+    let mut params = dated(&proves.subject(cluster));
     params.subject_alt_names.push(uri(&identity::of_authority(cluster))?);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];

@@ -16,6 +16,10 @@ use crate::identity::{Identity, Who};
 #[derive(Clone)]
 pub struct Tls {
     own: Identity,
+    /// The name of the root that proves members.
+    members: Vec<u8>,
+    /// The name of the root that proves users, where these are served.
+    users: Option<Vec<u8>>,
     pub(crate) server: Arc<ServerConfig>,
     pub(crate) client: Arc<ClientConfig>,
 }
@@ -25,18 +29,31 @@ impl Tls {
     pub fn new(credentials: &Credentials) -> Result<Tls> {
         let chain = chain(&credentials.certificate)?;
         let cluster = cluster_of(&credentials.authority)?;
-        let own = identity_of(&chain)?;
+        let (own, _) = identity_of(&chain)?;
         if own.cluster != cluster {
             return Err(Error::Tls(format!(
                 "the certificate of {own} goes with its own cluster's authority, not with that of \
                  {cluster:?}: take the ca.pem that was written beside it"
             )));
         }
-        let roots = Arc::new(roots(&credentials.authority)?);
+        let (mut served, mut believed) = (RootCertStore::empty(), RootCertStore::empty());
+        let members = add_root(&mut believed, &credentials.authority)?;
+        add_root(&mut served, &credentials.authority)?;
+        let users = match &credentials.users {
+            Some(users) if cluster_of(users)? == own.cluster => Some(add_root(&mut served, users)?),
+            Some(_) => {
+                let why = format!("users.pem is of another cluster than {own}: take its own");
+                return Err(Error::Tls(why));
+            }
+            None => None,
+        };
+        if users.as_ref() == Some(&members) {
+            return Err(Error::Tls("ca.pem and users.pem have one name".to_owned()));
+        }
         let provider = Arc::new(provider());
-        let server = server(&provider, &roots, &chain, &credentials.key)?;
-        let client = client(&provider, roots, chain, &credentials.key)?;
-        Ok(Tls { own, server: Arc::new(server), client: Arc::new(client) })
+        let server = server(&provider, &Arc::new(served), &chain, &credentials.key)?;
+        let client = client(&provider, Arc::new(believed), chain, &credentials.key)?;
+        Ok(Tls { own, members, users, server: Arc::new(server), client: Arc::new(client) })
     }
 
     /// Whom the own certificate speaks for.
@@ -44,9 +61,19 @@ impl Tls {
         &self.own
     }
 
-    /// Who the other side is; an error where it is of another cluster, though of one authority.
+    /// Who the other side is; an error where it is of another cluster, though of one authority, or
+    /// the root that proves users speaks of a member, or the reverse.
+    ///
+    /// The handshake has proven that the root of the issuer's name has signed the certificate.
     pub(crate) fn peer(&self, shown: Option<&[CertificateDer<'_>]>) -> Result<Identity> {
-        let peer = identity_of(shown.unwrap_or(&[]))?;
+        let (peer, issuer) = identity_of(shown.unwrap_or(&[]))?;
+        let is_proven = match peer.who {
+            Who::Member(_) => issuer == self.members,
+            Who::User(_) => Some(&issuer) == self.users.as_ref(),
+        };
+        if !is_proven {
+            return Err(Error::Tls(format!("{peer} is not for the root to prove that says so")));
+        }
         if peer.cluster == self.own.cluster {
             return Ok(peer);
         }
@@ -148,22 +175,26 @@ fn chain(certificate: &str) -> Result<Vec<CertificateDer<'static>>> {
         .map_err(|e| Error::Tls(format!("the certificate is no PEM that can be read: {e:?}")))
 }
 
-fn roots(authority: &str) -> Result<RootCertStore> {
-    let mut store = RootCertStore::empty();
-    for certificate in chain(authority)? {
-        store.add(certificate).map_err(|e| unusable(&e))?;
+/// Believes a root; its name.
+fn add_root(store: &mut RootCertStore, certificate: &str) -> Result<Vec<u8>> {
+    let mut name = Vec::new();
+    for certificate in chain(certificate)? {
+        let parsed = webpki::EndEntityCert::try_from(&certificate)
+            .map_err(|e| Error::Tls(format!("the authority's certificate cannot be read: {e}")))?;
+        parsed.subject().clone_into(&mut name);
+        store.add(certificate.clone()).map_err(|e| unusable(&e))?;
     }
-    Ok(store)
+    Ok(name)
 }
 
-/// Whom the first certificate of a chain speaks for.
-fn identity_of(shown: &[CertificateDer<'_>]) -> Result<Identity> {
+/// Whom the first certificate of a chain speaks for, and the name of its issuer.
+fn identity_of(shown: &[CertificateDer<'_>]) -> Result<(Identity, Vec<u8>)> {
     let first = shown.first().ok_or_else(|| Error::Tls("no certificate was shown".into()))?;
     let parsed = webpki::EndEntityCert::try_from(first)
         .map_err(|e| Error::Tls(format!("a certificate cannot be read: {e}")))?;
     let mut names = parsed.valid_uri_names();
     match (names.next(), names.next()) {
-        (Some(uri), None) => Identity::of_uri(uri),
+        (Some(uri), None) => Ok((Identity::of_uri(uri)?, parsed.issuer().to_owned())),
         (None, _) => Err(Error::Tls("a certificate names no member and no user".into())),
         (Some(_), Some(_)) => Err(Error::Tls("a certificate speaks for two".into())),
     }

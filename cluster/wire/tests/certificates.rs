@@ -114,13 +114,23 @@ fn a_users_certificate_serves_nobody() {
 
 /// A certificate of one cluster's authority with the name of another cluster.
 fn of_another_cluster(folder: &std::path::Path) -> (CertificateDer<'static>, KeyPair) {
-    let key = std::fs::read_to_string(folder.join("ca.key")).unwrap();
+    forged(folder, "ca", "engram job", "engram://other/member/n1")
+}
+
+/// A certificate that a root of a folder signs, whomever it speaks for.
+fn forged(
+    folder: &std::path::Path,
+    root: &str,
+    name: &str,
+    whom: &str,
+) -> (CertificateDer<'static>, KeyPair) {
+    let key = std::fs::read_to_string(folder.join(format!("{root}.key"))).unwrap();
     let mut own = CertificateParams::default();
     own.distinguished_name = rcgen::DistinguishedName::new();
-    own.distinguished_name.push(DnType::CommonName, "engram job");
+    own.distinguished_name.push(DnType::CommonName, name);
     let issuer = Issuer::new(own, KeyPair::from_pem(&key).unwrap());
     let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
-    let uri = "engram://other/member/n1".try_into().unwrap();
+    let uri = whom.try_into().unwrap();
     params.subject_alt_names.push(SanType::URI(uri));
     params.extended_key_usages =
         vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
@@ -183,6 +193,7 @@ fn a_certificate_of_another_cluster_is_refused_though_one_authority_has_issued_i
     let certificate = rcgen_pem(&certificate);
     let own = Credentials {
         authority: authority.certificate().to_owned(),
+        users: None,
         certificate,
         key: key.serialize_pem(),
     };
@@ -205,6 +216,32 @@ fn rcgen_pem(der: &CertificateDer<'_>) -> String {
         text.push('\n');
     }
     text + "-----END CERTIFICATE-----\n"
+}
+
+#[test]
+fn a_root_proves_users_or_members_and_not_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new("job").unwrap();
+    authority.write(folder.path()).unwrap();
+    let (_server, address, seen) = member(&authority);
+    let shown = |root: &str, name: &str, whom: &str| {
+        let (certificate, key) = forged(folder.path(), root, name, whom);
+        let certificate = rcgen_pem(&certificate);
+        let (authority, key) = (authority.certificate().to_owned(), key.serialize_pem());
+        get(Some(&Credentials { authority, users: None, certificate, key }), &address)
+    };
+    assert_eq!(shown("users", "engram job users", "engram://job/user/7").unwrap(), b"well");
+    assert_eq!(shown("ca", "engram job", "engram://job/member/n9").unwrap(), b"well");
+    // The holder of the one key cannot make the other's certificates, under either name.
+    for (root, name, whom) in [
+        ("users", "engram job users", "engram://job/member/n1"),
+        ("users", "engram job", "engram://job/member/n1"),
+        ("ca", "engram job", "engram://job/user/7"),
+        ("ca", "engram job users", "engram://job/user/7"),
+    ] {
+        assert!(shown(root, name, whom).is_err(), "{root} {name} {whom}");
+    }
+    assert_eq!(seen.lock().unwrap().len(), 2);
 }
 
 #[test]
@@ -241,12 +278,15 @@ fn files_are_those_that_other_programs_take() {
         eprintln!("openssl is not there to look at the files");
         return;
     }
-    let verified = |name: &str, purpose: &str| {
+    let proven = |root: &str, name: &str, purpose: &str| {
         let mut openssl = Command::new("openssl");
-        openssl.current_dir(folder.path()).args(["verify", "-x509_strict", "-CAfile", "ca.pem"]);
+        openssl.current_dir(folder.path()).args(["verify", "-x509_strict", "-CAfile", root]);
         openssl.args(["-purpose", purpose, name]).output().unwrap().status.success()
     };
     // Peers of etcd are both.
-    assert!(verified("n1.pem", "sslserver") && verified("n1.pem", "sslclient"));
-    assert!(!verified("user.pem", "sslserver") && verified("user.pem", "sslclient"));
+    assert!(proven("ca.pem", "n1.pem", "sslserver") && proven("ca.pem", "n1.pem", "sslclient"));
+    // A user's certificate opens nothing that believes the members' root alone, such as etcd.
+    assert!(!proven("ca.pem", "user.pem", "sslclient"));
+    assert!(proven("users.pem", "user.pem", "sslclient"));
+    assert!(!proven("users.pem", "user.pem", "sslserver"));
 }

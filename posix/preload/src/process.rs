@@ -381,6 +381,7 @@ extern "C" fn begin() {
         }
         return;
     }
+    crate::real::find_all();
     crate::handlers::begin();
     engram::become_guest();
     went_to_kernels();

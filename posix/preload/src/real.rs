@@ -3,7 +3,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function of the C library, found when it is called first.
+/// A function of the C library. All of them are found when the library is loaded
+/// ([`find_all`]): what finds one takes locks of the C library, and frees memory, and so is nothing
+/// that a signal's handler may do, nor a child between its fork and its next program.
 pub struct Real {
     name: &'static str,
     at: AtomicPtr<c_void>,
@@ -27,6 +29,31 @@ impl Real {
         self.at.store(found, Ordering::Relaxed);
         found
     }
+}
+
+unsafe extern "C" {
+    /// The first entry of the linker's section `engram_real`, and what follows its last.
+    #[link_name = "__start_engram_real"]
+    static FIRST: *const c_void;
+    #[link_name = "__stop_engram_real"]
+    static END: *const c_void;
+}
+
+/// Where a call of a function of the C library keeps it.
+#[repr(transparent)]
+pub struct Entry(pub &'static Real);
+
+/// Finds all functions that are called anywhere in this library.
+pub fn find_all() {
+    for Entry(real) in entries() {
+        real.get();
+    }
+}
+
+fn entries() -> &'static [Entry] {
+    let (first, end) = ((&raw const FIRST).cast::<Entry>(), (&raw const END).cast::<Entry>());
+    // SAFETY: the linker has put the entries, and nothing else, between these two.
+    unsafe { std::slice::from_raw_parts(first, end.offset_from_unsigned(first)) }
 }
 
 extern "C" fn missing() -> c_int {
@@ -53,6 +80,9 @@ macro_rules! real {
     ($name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty) => {{
         static REAL: $crate::real::Real =
             $crate::real::Real::new(concat!(stringify!($name), "\0"));
+        #[used]
+        #[unsafe(link_section = "engram_real")]
+        static ENTRY: $crate::real::Entry = $crate::real::Entry(&REAL);
         // SAFETY: the C library's function of this name has this type; the caller keeps what it
         // asks for.
         #[allow(unused_unsafe, reason = "some callers are in an unsafe block anyway")]
@@ -112,3 +142,17 @@ macro_rules! variadic {
     )*};
 }
 pub(crate) use variadic;
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, Ordering, entries, find_all};
+
+    #[test]
+    fn whatever_is_called_has_been_found() {
+        find_all();
+        assert!(entries().len() > 100, "{} calls", entries().len());
+        for Entry(real) in entries() {
+            assert!(!real.at.load(Ordering::Relaxed).is_null(), "{}", real.name);
+        }
+    }
+}

@@ -35,6 +35,10 @@ class ConflictError(BusyError):
     """Another process changed meanwhile what a method was about to change."""
 
 
+class WentFarError(ConflictError):
+    """The object has moved to another node meanwhile: what was asked of it is asked of it there."""
+
+
 class ClassChangedError(FormatError):
     """The class is not the one that the object was stored with; the message has the fields."""
 

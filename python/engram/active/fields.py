@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 
 from engram.active.code.schema import is_array, is_array_alone
-from engram.active.errors import ObjectDeletedError, UnsupportedFieldError, gone
+from engram.active.errors import (
+    ObjectDeletedError,
+    UnsupportedFieldError,
+    WentFarError,
+    gone,
+)
 from engram.active.stored.forms import MISSING, Loaded, form_of
 from engram.active.transaction import DELETED, MOST_TRIES, field_view, found_view, local
 from engram.errors import BusyError, NotFoundError
@@ -55,6 +60,8 @@ class Field:
             return local.transaction.read(obj, self)
         try:
             return self._read(obj)
+        except WentFarError:
+            return getattr(obj, self.name)
         except AttributeError:  # a batch that nobody could end any more was undone by the look
             if obj._volatile is None:
                 raise
@@ -111,6 +118,8 @@ class Field:
         ------
         ObjectDeletedError
             If the object is gone.
+        WentFarError
+            If it has moved to another node.
 
         """
         before, left = None, MOST_TRIES
@@ -132,6 +141,8 @@ class Field:
             if now == before:  # not about to change its form, when it is seen in neither
                 return self._defaulted(obj)
             before = None if obj._follow() else now
+            if obj._home.is_far:
+                raise WentFarError(f"{obj!r} was moved by another process meanwhile: do it again")
 
     def _find(self, obj: "ActiveObject", refer: Any) -> Loaded:
         """Look once for what the field has."""

@@ -19,7 +19,7 @@ from typing import (
 import numpy as np
 
 from engram.active.analysis import Traits, traits_of
-from engram.active.errors import ConflictError, gone
+from engram.active.errors import ConflictError, WentFarError, gone
 from engram.active.transaction import Transaction, local
 from engram.errors import ArgumentError, NotFoundError
 
@@ -114,8 +114,14 @@ class BoundMethod(Generic[P, R]):
     def submit(self, *args: Any, executor: "Executor | None" = None, **kwargs: Any) -> "Future[R]":
         """Run it in a worker process; give a future.
 
-        `executor` is by default the one whose with-block this is in (`engram.active.Executor`).
+        `executor` is by default the one whose with-block this is in (`engram.active.Executor`). An
+        object on another node needs none: its node's workers run the method.
         """
+        obj = self.__self__
+        if executor is None and obj._volatile is None and obj._home.is_far:
+            there: Any = obj._home
+            name, again = self._method.function.__name__, self._method.read_only
+            return cast("Future[R]", there.submit(obj, name, args, kwargs, again=again))
         from engram.active.workers.executor import current  # noqa: PLC0415 - only users of workers need it
 
         return current(executor).submit(self, *args, **kwargs)
@@ -221,6 +227,9 @@ def call(obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs:
     """Run a method of an object: of a volatile one as it is, of a stored one as a transaction."""
     if obj._volatile is not None:
         return method.function(obj, *args, **kwargs)
+    if obj._home.is_far:
+        there: Any = obj._home
+        return there.call(obj, method.function.__name__, args, kwargs, again=method.read_only)
     outer = local.transaction
     if outer is not None:
         return _within(outer, obj, method, args, kwargs)
@@ -229,6 +238,10 @@ def call(obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs:
         transaction.read_only = method.read_only
         try:
             return _run(transaction, obj, method, args, kwargs)
+        except WentFarError:
+            if not obj._home.is_far:  # it is another object that went
+                raise
+            return getattr(obj, method.function.__name__)(*args, **kwargs)
         except ConflictError:
             if not (transaction.torn and method.read_only and left):
                 raise

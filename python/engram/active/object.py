@@ -14,10 +14,11 @@ from engram import _engram, later, tokens
 from engram.active import undoing, using
 from engram.active.asynchronous import Twins
 from engram.active.code import classes, schema
-from engram.active.errors import UndeclaredFieldError, gone
+from engram.active.errors import UndeclaredFieldError, WentFarError, gone
 from engram.active.fields import NO_DEFAULT, Field
 from engram.active.method import ActiveMethod, BoundMethod
-from engram.active.places import ways
+from engram.active.places import parcels, ways
+from engram.active.places.far import follows
 from engram.active.places.placing import REPLICA_OF, Placing
 from engram.active.places.versions import Versions, before_deletion
 from engram.active.stored import values
@@ -225,6 +226,9 @@ class ActiveObject(Twins, Versions, Placing):
                 self.add_alias(alias)
             return
         home, device = self._backend(backend_id)
+        if home.is_far:
+            self._make_far(home, alias, scope, recursive=recursive)
+            return
         simple = alias is None and local.transaction is None
 
         def store() -> None:
@@ -235,9 +239,18 @@ class ActiveObject(Twins, Versions, Placing):
 
         again(store)
 
+    def _make_far(
+        self, home: Any, alias: str | None, scope: "Scope | None", *, recursive: bool
+    ) -> None:
+        """Put the object into a pool of another node, with those that it refers to."""
+        undoing.refuse_batch(f"making {self!r} persistent on another node")
+        parcel, whole = parcels.of_volatile(self, recursive=recursive)
+        for each, gid in zip(whole, home.make(parcel, alias, scope), strict=True):
+            each._become(home, gid)
+
     @classmethod
     def get_by_alias(cls, alias: str, *, pool: Any = None) -> Self:
-        """Give the object that has an alias.
+        """Give the object that has an alias; of a cluster, on whichever node it lies.
 
         Raises
         ------
@@ -249,8 +262,12 @@ class ActiveObject(Twins, Versions, Placing):
             If its class is not defined in this program, or differs from the stored one.
 
         """
-        home = using.home(pool)
-        return cls._checked(cls._handle(home, home.by_alias(alias)), alias)
+        if hasattr(pool, "_place_of_alias"):
+            home, gid = pool._place_of_alias(alias)
+        else:
+            home = using.home(pool)
+            gid = home.by_alias(alias)
+        return cls._checked(cls._handle(home, gid), alias)
 
     @classmethod
     def get_by_id(cls, object_id: str | int, *, pool: Any = None) -> Self:
@@ -277,6 +294,7 @@ class ActiveObject(Twins, Versions, Placing):
         uuid, namespace = self._home.key
         return f"{uuid}:{namespace}:{self._gid:x}"
 
+    @follows
     def add_alias(self, alias: str) -> None:
         """Give the object another name.
 
@@ -297,6 +315,7 @@ class ActiveObject(Twins, Versions, Placing):
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
 
+    @follows
     def get_aliases(self) -> set[str]:
         """Give the object's names."""
         home = self._stored_home("get_aliases")
@@ -315,7 +334,13 @@ class ActiveObject(Twins, Versions, Placing):
             If no object has it.
 
         """
-        home = using.home(pool)
+        if hasattr(pool, "_place_of_alias"):
+            home, _ = pool._place_of_alias(alias)
+        else:
+            home = using.home(pool)
+        if home.is_far:
+            home.delete_alias(alias)
+            return
 
         def take() -> None:
             with home.batch():
@@ -323,6 +348,7 @@ class ActiveObject(Twins, Versions, Placing):
 
         again(take)
 
+    @follows
     def delete(self) -> None:
         """Delete the object, with its names and its arrays; views of these live on.
 
@@ -346,6 +372,7 @@ class ActiveObject(Twins, Versions, Placing):
         """By what name dask knows the object: another one each time, as its fields may change."""
         return tokens.new()
 
+    @follows
     def get_properties(self) -> dict[str, Any]:
         """Give all fields that have a value: of a stored object, as one commit left them."""
         found: dict[str, Any] = {}
@@ -386,7 +413,8 @@ class ActiveObject(Twins, Versions, Placing):
     def _stored_home(self, what: str) -> Home:
         if self._volatile is not None:
             raise ArgumentError(f"{self!r} is not persistent: make_persistent() before {what}()")
-        self._follow()
+        if self._follow() and self._home.is_far:
+            raise WentFarError(f"{self!r} was moved to another node meanwhile")
         return self._home
 
     def _follow(self) -> bool:
@@ -415,11 +443,18 @@ class ActiveObject(Twins, Versions, Placing):
                 self._become(home, gid)
             else:
                 self._same = there
+                home.fit(self)
                 self._home, self._gid = home, gid
 
     def _put(self, changed: dict[str, Any]) -> None:
         """Assign fields of a stored object, as one commit."""
-        self._follow()
+        if self._follow() and self._home.is_far:
+            for name, value in changed.items():
+                if value is DELETED:
+                    delattr(self, name)
+                else:
+                    setattr(self, name, value)
+            return
         self._check_writable()
         own = [name for name, value in changed.items() if self._is_itself(name, value)]
         rest = {name: value for name, value in changed.items() if name not in own}
@@ -478,6 +513,7 @@ class ActiveObject(Twins, Versions, Placing):
 
     def _become(self, home: Home, gid: int) -> None:
         """Be a stored object from now on."""
+        home.fit(self)
         self._home, self._gid, self._volatile = home, gid, None
         home.live[gid] = self
 
@@ -489,7 +525,11 @@ class ActiveObject(Twins, Versions, Placing):
             return there
         with _making:
             for _ in range(ways.MOST_TRIES):
+                if home.is_far:
+                    return home.handle(gid, cls)  # type: ignore[attr-defined, no-any-return]
                 home, gid = ways.end_of(home, gid)
+                if home.is_far:
+                    continue
                 there = _live(home, gid)
                 if there is not None:
                     return there

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engram import owners
+from engram.active.places import far
 from engram.active.stored.home import Home, home_of, homes
 from engram.errors import (
     AccessError,
@@ -66,7 +67,7 @@ def home(pool: Any = None) -> Home:
 
     """
     if pool is not None:
-        return home_of(pool)
+        return far.named(pool) or home_of(pool)
     used = _used.get()
     if used is not None and used:
         return home_of(used)

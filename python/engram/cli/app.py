@@ -150,6 +150,7 @@ SECTIONS = {
     "Names": ("mv", "rm", "protect"),
     "Sharing": ("share", "unshare", "publish", "unpublish"),
     "Active objects": ("active", "gc"),
+    "Clusters": ("cluster",),
     "Pools": (
         "create",
         "destroy",

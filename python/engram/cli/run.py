@@ -38,6 +38,7 @@ QUIET_VERBS = frozenset(VERBS) - {
     "stats",
     "doctor",
     "active",
+    "cluster",
 }
 """What these print is a word on what they have done: where stdout is closed they do without."""
 

@@ -71,6 +71,9 @@ _KEY_WIDTH = 16
 _OUR_WORDS = (
     (r"pass overwrite=True to", "add --overwrite to"),
     (r"overwrite=True", "--overwrite"),
+    (r"etcd=\[…\]", "--etcd URL,…"),
+    (r"(with |give )lost=True", r"add --lost"),
+    (r"give host= (an address|one)", r"give --host \1"),
     (r"export a part \(select\), or pass lossy=True to", "--select a part, or add --lossy to"),
     (
         r"(nothing was imported\. Import into another group, or|; import) with overwrite$",

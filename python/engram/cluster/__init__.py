@@ -15,16 +15,21 @@ told, `sealing.py` the end of what is written in place, `blocks.py` and `memory.
 does, `trees.py` a group whose members lie on one node or are spread over several, `far.py` what
 of it lies elsewhere, `queries.py` what is found in all, `nodes.py` how a process takes part in
 serving a node, `known.py` where a process finds what it must know of a cluster, `values.py` what
-manifests say of dtypes and attributes. The protocols are native (`cluster/protocol/`), and so is
-what does them (`cluster/driver/`).
+manifests say of dtypes and attributes. For who operates one, `starting.py` and `plugin.py` have
+Dask's workers serve, `processes.py` is a process that serves until it is stopped, `etcds.py` the
+etcd that a start brings along, and `operating.py` how a cluster stands, is stopped and loses a
+node for good. The protocols are native (`cluster/protocol/`), and so is what does them
+(`cluster/driver/`).
 """
 
 from engram.cluster.boxes import ClusterArray, PartRef
+from engram.cluster.certificates import certify
 from engram.cluster.cluster import Cluster, Member, open  # noqa: A004 - as `engram.open`
 from engram.cluster.far import FarArray, FarBlob
 from engram.cluster.nodes import ServedNode, serve
+from engram.cluster.operating import status, stop
 from engram.cluster.queries import Hit, Hits
-from engram.cluster.starting import start
+from engram.cluster.starting import security, start
 from engram.cluster.trees import ClusterGroup
 from engram.cluster.verifying import ClusterReport, verify
 
@@ -40,8 +45,12 @@ __all__ = [
     "Member",
     "PartRef",
     "ServedNode",
+    "certify",
     "open",
+    "security",
     "serve",
     "start",
+    "status",
+    "stop",
     "verify",
 ]

@@ -1,18 +1,23 @@
 """An open cluster: names that are looked up, made and removed."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from weakref import WeakSet
 
 from numpy.typing import DTypeLike
 
 from engram import later
-from engram.cluster import known, plans
+from engram.active.places import far, placing
+from engram.cluster import certificates, homes, known, plans
 from engram.cluster.batch import Batch
 from engram.cluster.boxes import Box, ClusterArray, check_box, decoded
+from engram.cluster.calling import Caller
 from engram.cluster.making import Plan, commit
+from engram.cluster.mapping import calls_of
 from engram.cluster.names import checked
 from engram.cluster.natives import native
 from engram.cluster.queries import ArrayIndex, Hits, of_cluster
@@ -76,7 +81,10 @@ class Cluster:
         tls: Path | None,
     ) -> None:
         self.name = name
-        self._given = (list(etcd), deadline, ttl, tls)
+        self.deadline = deadline
+        self.is_open = True
+        self._given = (list(etcd), tls)
+        self.ttl = ttl
         self._native = native.Cluster(
             name, list(etcd), pool=pool, deadline=deadline, ttl=ttl, tls_folder=tls
         )
@@ -84,6 +92,9 @@ class Cluster:
         self._pool: Pool | None = None
         self._trees: dict[str, ClusterGroup] = {}
         self._arrays: ArrayIndex | None = None
+        self._caller = Caller(self)
+        self._homes: dict[tuple[str, str], homes.NodeHome] = {}
+        _all_open.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -92,16 +103,23 @@ class Cluster:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        etcd, deadline, _, _ = self._given
-        return reopened, (self.name, etcd, deadline)
+        etcd, tls = self._given
+        return reopened, (self.name, etcd, self.deadline, None if tls is None else str(tls))
 
     def __repr__(self) -> str:
         return f"<engram cluster engram://{self.name}>"
 
     def close(self) -> None:
         """Close it: what this process has made and not published is given back."""
+        self.is_open = False
+        _all_open.discard(self)
+        self._caller.close()
         self._native.close()
-        _opened.pop(self.name, None)
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+        if _opened.get(self.name) is self:
+            del _opened[self.name]
         if self._arrays is not None:
             self._arrays.close()
             self._arrays = None
@@ -268,6 +286,36 @@ class Cluster:
 
         """
         return of_cluster(self, expr, order_by, limit, partial=partial)
+
+    def map(
+        self, method: Any, objects: Iterable[Any], /, *args: Any, client: Any = None
+    ) -> Iterator[Any]:
+        """Run a method of each of several objects where it lies; give the results in their order.
+
+        Parameters
+        ----------
+        method
+            A method of their class, such as `Block.mean`.
+        objects
+            Active objects, on whichever nodes.
+        args
+            Further arguments, the same for all.
+        client
+            A client of Dask's: each call is a task of it, bound to the workers on the object's
+            host. Without one, each node's own workers run them.
+
+        """
+        return calls_of(self, method, list(objects), args, client)
+
+    def backend(self, node: str) -> placing.Backend:
+        """Give a node, by its uuid or host, as a backend for active objects."""
+        return placing.Backend(homes.home_of_node(self, node))
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [json.loads(text) for text in self._native.nodes()]
+
+    def _place_of_alias(self, alias: str) -> tuple[Any, int]:
+        return homes.place_of_alias(self, alias)
 
     def verify(self, *, checksums: bool = True) -> ClusterReport:
         """Look at each node's pool, and compare manifests with the parts that they name.
@@ -563,6 +611,35 @@ class Cluster:
         commit(self, [dask_of(checked(path), array, dims, attrs, replicas)])
         return self._array(path)
 
+    def retire(self, node: str, *, lost: bool = False) -> None:
+        """Let a node go for good, whose parts other nodes have, too; or give it up as lost.
+
+        No new copies are made of what it had.
+
+        Parameters
+        ----------
+        node
+            The node's uuid or host.
+        lost
+            It does not come back: who reads what it alone held is told `PartsLostError`, and waits
+            no longer.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such node.
+        ArgumentError
+            If it alone holds something and `lost` is false, or it serves and `lost` is true.
+        BusyError
+            If its processes do not end.
+        ConflictError
+            If something was published meanwhile that it alone holds.
+
+        """
+        from engram.cluster.operating import retire  # noqa: PLC0415 - which opens clusters
+
+        retire(self, node, lost=lost)
+
     def _load(self, path: str, shape: Sequence[int], box: Box, out: Any) -> tuple[str, int]:
         check_box(shape, box)
         return self._native.load(path, list(shape), list(box.offsets), list(box.counts), out)
@@ -570,6 +647,44 @@ class Cluster:
 
 _opened: dict[str, Cluster] = {}
 """Clusters that handles of this process have opened."""
+_all_open: "WeakSet[Cluster]" = WeakSet()
+"""All clusters that this process has open."""
+
+
+def _home_elsewhere(uuid: str, namespace: str) -> homes.NodeHome | None:
+    for cluster in list(_all_open):
+        found = homes.home_in(cluster, uuid, namespace)
+        if found is not None:
+            return found
+    return None
+
+
+def _home_named(backend: Any) -> Any:
+    """Give the home that a member, a URL of a node or a cluster means as a backend."""
+    if isinstance(backend, Cluster):
+        serving = [each["node"] for each in backend._nodes() if each["state"] == "serving"]
+        if not serving:
+            raise NodeAwayError(f"no node of the cluster {backend.name!r} serves: start one")
+        return homes.home_of_node(backend, backend.node or serving[0])
+    if isinstance(backend, Member):
+        for cluster in list(_all_open):
+            if any(each["node"] == backend.node for each in cluster._nodes()):
+                return homes.home_of_node(cluster, backend.node)
+        raise NotFoundError(f"no cluster that is open here has the node {backend.node}: open it")
+    if isinstance(backend, str) and backend.startswith("engram://"):
+        name, _, rest = backend.removeprefix("engram://").partition("/")
+        node, _, namespace = rest.partition("?")
+        there = [each for each in list(_all_open) if each.name == name]
+        if not there:
+            there = [reopened(name, None, DEADLINE_S)]
+        if not node:
+            return _home_named(there[0])
+        return homes.home_of_node(there[0], node, namespace or "default")
+    return None
+
+
+far.finders.append(_home_elsewhere)
+far.namers.append(_home_named)
 
 
 def open(  # noqa: A001 - as `engram.open`
@@ -578,6 +693,7 @@ def open(  # noqa: A001 - as `engram.open`
     etcd: Sequence[str] | None = None,
     pool: str | Path | None = None,
     deadline: float = DEADLINE_S,
+    tls: str | Path | None = None,
 ) -> Cluster:
     """Open a cluster.
 
@@ -591,6 +707,10 @@ def open(  # noqa: A001 - as `engram.open`
         The node pool of this host; without it, the one that is known, if there is one.
     deadline
         How long anything is waited for, in seconds.
+    tls
+        The folder of this process's certificate; "own": this user's authority for the cluster;
+        "none": connections are plain; without it, what is known on this host. With a user's
+        certificate, which reads alone, `etcd` are the addresses of nodes.
 
     Raises
     ------
@@ -610,16 +730,40 @@ def open(  # noqa: A001 - as `engram.open`
             raise
         found = known.Known(bare, list(etcd))
     own = Path(pool) if pool is not None else found.pool
-    tls = Path(found.tls) if found.tls else None
-    return Cluster(bare, etcd or found.etcd, pool=own, deadline=deadline, ttl=found.ttl, tls=tls)
+    folder = certificates.of_user(bare, tls)
+    return Cluster(bare, etcd or found.etcd, pool=own, deadline=deadline, ttl=found.ttl, tls=folder)
 
 
-def reopened(name: str, etcd: list[str], deadline: float) -> Cluster:
-    """Give this process's own opening of a cluster: one for all handles that are unpickled."""
-    there = _opened.get(name)
+def reopened(
+    name: str,
+    etcd: list[str] | None,
+    deadline: float,
+    tls: str | None = None,
+    pool: str | None = None,
+) -> Cluster:
+    """Give this process's opening of a cluster, for handles that are unpickled: one for all."""
+    there = _there(name, etcd)
     if there is None:
-        there = _opened[name] = open(name, etcd=etcd, deadline=deadline)
+        with _opening:
+            there = _there(name, etcd)
+            if there is None:
+                # Another host may have its certificates elsewhere.
+                folder = tls if tls is not None and Path(tls).is_dir() else None
+                there = open(name, etcd=etcd, deadline=deadline, tls=folder, pool=pool)
+                _opened[name] = there
     return there
+
+
+def _there(name: str, etcd: list[str] | None) -> Cluster | None:
+    """Give an opening of a cluster that this process has; of that name there may be several."""
+    for cluster in (*_opened.values(), *_all_open):
+        is_meant = cluster.name == name and (etcd is None or cluster._given[0] == etcd)
+        if is_meant and cluster.is_open:
+            return cluster
+    return None
+
+
+_opening = threading.Lock()
 
 
 def _member(entry: dict[str, Any]) -> Member:

@@ -63,6 +63,11 @@ def folder() -> Path:
     return Path(base or "~/.local/state").expanduser() / "engram/clusters"
 
 
+def place(name: str) -> Path:
+    """Give the folder of what processes of this user keep of a cluster: it need not be there."""
+    return folder() / f"{check_name(name)}.d"
+
+
 def read(name: str) -> Known:
     """Read what is known of a cluster.
 

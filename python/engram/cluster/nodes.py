@@ -2,16 +2,21 @@
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from engram.cluster import known
+from engram.cluster import certificates, known
 from engram.cluster.natives import native
 from engram.errors import BusyError, CoordinatorError, ExistsError, UnsupportedError
 from engram.pool import create
 
+if TYPE_CHECKING:
+    from engram.cluster.running import Runner
+
+DEADLINE_S = 30.0
 _LOOK_S = 0.02
 _PATIENCE_S = 60.0
 KEPT_S = 60.0
@@ -26,10 +31,11 @@ class ServedNode:
     need the interpreter.
     """
 
-    def __init__(self, driven: native.Node, cluster: str, pool: Path) -> None:
+    def __init__(self, driven: native.Node, cluster: str, pool: Path, runs: "_Runs") -> None:
         self.cluster = cluster
         self.pool = pool
         self._driven = driven
+        self._runs = runs
 
     def __enter__(self) -> Self:
         return self
@@ -51,6 +57,12 @@ class ServedNode:
         standing, said = self._driven.standing()
         return said if standing == "serves" else None
 
+    @property
+    def failure(self) -> str | None:
+        """Why it has ended; None: it has not, or was stopped."""
+        standing, said = self._driven.standing()
+        return said if standing == "ended" else None
+
     def wait(self, timeout: float = _PATIENCE_S) -> Self:
         """Wait until the node is served: by this process, or by another of the host.
 
@@ -65,7 +77,8 @@ class ServedNode:
         until = time.monotonic() + timeout
         while (standing := self._driven.standing())[0] not in {"serves", "waits"}:
             if standing[0] == "ended":
-                raise BusyError(f"the node of {self.cluster!r} has ended: {standing[1]}")
+                why = standing[1] or "the cluster was stopped"
+                raise BusyError(f"the node of {self.cluster!r} has ended: {why}")
             if time.monotonic() > until:
                 raise CoordinatorError(
                     f"the node of {self.cluster!r} has not joined within {timeout:g} s: etcd does "
@@ -77,6 +90,35 @@ class ServedNode:
     def stop(self) -> None:
         """End this process's part. What lies in the pool stays."""
         self._driven.stop()
+        self._runs.end()
+
+
+class _Runs:
+    """Runs methods that other nodes call: what that takes is loaded with the first of them."""
+
+    def __init__(
+        self, facts: tuple[str, list[str], float, str | None, str], workers: int | None
+    ) -> None:
+        self._facts = facts
+        self._workers = workers
+        self._runner: Runner | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, method: str, number: str, body: bytes) -> bytes | bool:
+        if self._runner is None:
+            from engram.cluster.cluster import reopened  # noqa: PLC0415 - as above
+            from engram.cluster.running import Runner  # noqa: PLC0415
+
+            with self._lock:
+                if self._runner is None:
+                    pool = Path(self._facts[-1])
+                    self._runner = Runner(reopened, self._facts, pool, self._workers)
+        return self._runner(method, number, body)
+
+    def end(self) -> None:
+        """Take no more."""
+        if self._runner is not None:
+            self._runner.end()
 
 
 def serve(
@@ -89,6 +131,8 @@ def serve(
     ttl: float = known.TTL_S,
     weight: float = 1.0,
     kept: float = KEPT_S,
+    tls: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
 ) -> ServedNode:
     """Take part in serving this host's node pool, from threads of this process.
 
@@ -110,6 +154,12 @@ def serve(
         The node's share of names, beside those of others.
     kept
         How long parts that were replaced are kept for those who have looked them up, in seconds.
+    tls
+        The folder of this host's certificate; "own": this user's authority for the cluster, which
+        is made if it is not there; "none": connections are plain, and whoever reaches them does
+        what they like. Without it, "own" beyond loopback.
+    workers
+        How many processes run methods that other nodes call; without it, one for each processor.
 
     Raises
     ------
@@ -121,31 +171,45 @@ def serve(
         If etcd is of a version that may lose what it acknowledged, or the host has no address.
 
     """
-    bare = known.check_name(name)
-    path = Path(pool).absolute()
+    bare, path, address = known.check_name(name), Path(pool).absolute(), address_of(host)
     if not path.exists():
         _make(path, size)
-    given = host or socket.gethostname()
-    try:
-        address = socket.getaddrinfo(given, None, type=socket.SOCK_STREAM)[0][4][0]
-    except OSError as error:
-        raise UnsupportedError(
-            f"the host's name {given!r} has no address ({error}): give host= an address at which "
-            "other nodes find this one"
-        ) from None
+    folder = certificates.of_node(bare, tls, address)
+    said = None if folder is None else str(folder)
+    runs = _Runs((bare, list(etcd), DEADLINE_S, said, str(path)), workers)
     driven = native.Node(
         bare,
         path,
         list(etcd),
         ttl=ttl,
-        host=str(address),
+        host=address,
         weight=weight,
         kept=kept,
-        tls_folder=None,
+        tls_folder=folder,
+        caller=runs,
     )
     pools = {socket.gethostname(): str(path)}
-    known.write(known.Known(bare, list(etcd), ttl, None, pools))
-    return ServedNode(driven, bare, path)
+    known.write(known.Known(bare, list(etcd), ttl, said, pools))
+    return ServedNode(driven, bare, path, runs)
+
+
+def address_of(host: str | None) -> str:
+    """Give the address of this host by the name at which others find it.
+
+    Raises
+    ------
+    UnsupportedError
+        If it has none.
+
+    """
+    given = host or socket.gethostname()
+    try:
+        return str(socket.getaddrinfo(given, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise UnsupportedError(
+            f"the host's name {given!r} has no address ({error}): give host= an address at which "
+            "other nodes find this one"
+        ) from None
 
 
 def _make(path: Path, size: str | int | None) -> None:

@@ -86,7 +86,8 @@ class _Verifying:
     def __init__(self, cluster: Cluster, *, checksums: bool) -> None:
         self.cluster = cluster
         self._sums = checksums
-        etcd, self._deadline, ttl, self._tls = cluster._given
+        etcd, self._tls = cluster._given
+        self._deadline, ttl = cluster.deadline, cluster.ttl
         # One that has no pool of its own asks node servers for everything, and so compares all.
         self._reader = native.Cluster(
             cluster.name, etcd, deadline=self._deadline, ttl=ttl, tls_folder=self._tls

@@ -197,6 +197,7 @@ def serve(given: dict[str, Any], stops: threading.Event) -> None:
         etcd=given["etcd"],
         host=given["address"],
         ttl=given["ttl"],
+        tls="none",
     )
     said: tuple[str, str | None] | None = None
     while not stops.is_set():
@@ -219,7 +220,7 @@ def main() -> None:
     while not log.stops.is_set():
         try:
             cluster = clusters.open(
-                given["cluster"], etcd=given["etcd"], pool=pool, deadline=DEADLINE_S
+                given["cluster"], etcd=given["etcd"], pool=pool, deadline=DEADLINE_S, tls="none"
             )
         except engram.BusyError:
             log.stops.wait(PACE_S)  # etcd is away for the moment

@@ -5,8 +5,11 @@
 pub mod slow;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use engram_cluster::driver::etcd::judge_version;
 
 /// A process that ends with the test.
 pub struct OwnEtcd {
@@ -22,13 +25,17 @@ pub fn free_port() -> SocketAddr {
 }
 
 impl OwnEtcd {
-    /// Starts one and waits until it answers; none where etcd is not installed.
+    /// Starts one and waits until it answers; none where no etcd is installed that may decide.
     pub fn start() -> Option<OwnEtcd> {
+        let Some(program) = program() else {
+            println!("skipped: no etcd that may decide is installed (Debian's etcd-server)");
+            return None;
+        };
         let folder = tempfile::Builder::new().prefix("engram-etcd-").tempdir_in("/dev/shm");
         let folder = folder.or_else(|_| tempfile::tempdir()).expect("a folder");
         for _ in 0..5 {
             let (client, peer) = (free_port(), free_port());
-            let child = Command::new("etcd")
+            let mut child = Command::new(&program)
                 .arg("--name=own")
                 .arg(format!("--data-dir={}", folder.path().join("data").display()))
                 .arg(format!("--listen-client-urls=http://{client}"))
@@ -39,11 +46,8 @@ impl OwnEtcd {
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
-                .spawn();
-            let Ok(mut child) = child else {
-                println!("skipped: etcd is not installed (Debian's etcd-server)");
-                return None;
-            };
+                .spawn()
+                .expect("a program that told its version");
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_secs(60) {
                 if child.try_wait().expect("a child").is_some() {
@@ -65,6 +69,17 @@ impl OwnEtcd {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The first etcd in PATH that may decide for a cluster.
+fn program() -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join("etcd")).find(|program| {
+        let Ok(said) = Command::new(program).arg("--version").output() else { return false };
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let version = said.lines().find_map(|line| line.strip_prefix("etcd Version:"));
+        version.is_some_and(|told| judge_version(told.trim()).is_ok())
+    })
 }
 
 fn answers(endpoint: &str) -> bool {

@@ -121,19 +121,40 @@ def _quoted(name: str) -> str:
 
 
 def _register(home: Home, cls: type["ActiveObject"], scope: str | None) -> str:
-    name = name_of(cls)
+    for base in _bases_of(cls):
+        register(home, base, scope)
+    return install(home, name_of(cls), _packed(cls), scope)
+
+
+def _bases_of(cls: type["ActiveObject"]) -> list[type["ActiveObject"]]:
+    """Give the bases of other modules: a process without the class's module needs theirs, too."""
+    return [
+        base
+        for base in cls.__mro__[1:]
+        if getattr(base, "_fields", None) and base.__module__ != cls.__module__
+    ]
+
+
+def _packed(cls: type["ActiveObject"]) -> bytes:
+    """Give what a pool keeps of a class."""
     source = source_of(cls)
-    facts = {name: list(fact) for name, fact in cls._facts().items()}
     content = {
-        "fields": facts,
+        "fields": {name: list(fact) for name, fact in cls._facts().items()},
         "methods": cls._signatures(),
         "source": source.text,
         "missing": list(source.missing),
     }
-    for base in cls.__mro__[1:]:  # a process without its module needs that of its bases, too
-        if getattr(base, "_fields", None) and base.__module__ != cls.__module__:
-            register(home, base, scope)
-    packed = msgpack.packb(content)
+    packed: bytes = msgpack.packb(content)
+    return packed
+
+
+def contents_of(cls: type["ActiveObject"]) -> list[tuple[str, bytes]]:
+    """Give what a pool keeps of a class and of those it builds on, the class last."""
+    return [(name_of(kind), _packed(kind)) for kind in (*_bases_of(cls), cls)]
+
+
+def install(home: Home, name: str, packed: bytes, scope: str | None = None) -> str:
+    """Keep what `contents_of` gave of a class, unless the pool has it; give name and version."""
     path = f"{CLASSES}/{_quoted(name)}"
     while True:
         last = _last_version(home, path)
@@ -171,6 +192,8 @@ def stored_class(home: Home, name: str, version: int | None = None) -> StoredCla
         If it keeps none.
 
     """
+    if home.is_far:
+        return home.stored_class(name, version)  # type: ignore[attr-defined, no-any-return]
     path = f"{CLASSES}/{_quoted(name)}"
     if version is None:
         version = _last_version(home, path)
@@ -353,6 +376,8 @@ def _stand_in(home: Home, module: str, *, trust: bool) -> ModuleType | None:
 
 def _others_may_write(home: Home) -> str | None:
     """Tell who else may have written into a namespace, or None if nobody can have."""
+    if home.is_far:
+        return None  # all nodes of a cluster are one user's, as their certificates prove
     folder = os.path.join(home.pool_path, "ns", home.namespace.name, "shared")  # noqa: PTH118
     for path in (home.pool_path, os.path.dirname(folder), folder):  # noqa: PTH120
         try:

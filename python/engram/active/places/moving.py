@@ -9,17 +9,19 @@ copy keeps out those that collect what such moves have left.
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from engram import _engram
 from engram.active import undoing
 from engram.active.errors import ConflictError, gone
-from engram.active.places.placing import TIES, Backend
+from engram.active.places import parcels
+from engram.active.places.placing import REPLICA_OF, TIES, Backend
 from engram.active.places.ways import LEFT, end_of, full, settle
 from engram.active.stored.home import Home
 from engram.active.stored.identity import ByIdentity
-from engram.active.stored.layout import ALIASES_OF, ARRIVING, CLASS, MOVED
+from engram.active.stored.layout import ALIASES_OF, ARRIVING, CLASS, MOVED, OUTSIDE
 from engram.active.stored.meanwhile import again
 from engram.active.transaction import local, locked
 from engram.errors import BusyError, EngramError, NotFoundError
@@ -46,9 +48,7 @@ def move(obj: Any, target: Backend) -> None:
             undoing.refuse_batch(f"moving {obj!r} to another pool or namespace")
         try:
             with locked(obj, _PATIENCE):
-                if _is_here(home, gid) and (near or _move_away(obj, target)):
-                    if near:
-                        again(lambda: obj._move_arrays(target))
+                if _is_here(home, gid) and _moved(obj, target):
                     if local.transaction is not None:
                         local.transaction.changes_life(obj)
                     return
@@ -61,18 +61,116 @@ def move(obj: Any, target: Backend) -> None:
         time.sleep(random.random() * 0.001)  # noqa: S311 - so that two do not meet again
         if (obj._home, obj._gid) == (home, gid):
             obj._go_to(*end_of(home, gid))
+        if obj._home.is_far:  # another process has moved it to another node meanwhile
+            obj.move(target)
+            return
     raise BusyError(f"{obj!r} could not be moved: others move it, or collect copies; try it again")
+
+
+def _moved(obj: Any, target: Backend) -> bool:
+    """Move an object that is here; tell whether it went."""
+    if obj._home.key != target.home.key:
+        return _move_away(obj, target)
+    again(lambda: obj._move_arrays(target))
+    return True
 
 
 def _move_away(obj: Any, target: Backend) -> bool:
     """Move an object that is here; tell whether it went."""
     here = Here(obj, obj._home, obj._gid)
+    if target.home.is_far:
+        return _move_far(here, target.home)
     there = again(lambda: _copy(here, target))
     if not _hand_over(here, target.home, there):
         return False
     here.home.live.pop(here.gid, None)
     obj._become(target.home, there)
     return True
+
+
+def _move_far(here: "Here", there: Any) -> bool:
+    """Move an object to another node.
+
+    The copy that arrives there is kept for its source, so nobody collects it as long as the object
+    is here. It becomes the object with the commit that leaves a note here, and no sooner.
+    """
+    obj, home, gid = here
+    here.check()
+    modified = home.modified(gid)
+    notes = {name: obj._tie_for(there, name) for name in TIES}
+    parcel = parcels.of_stored([obj], lambda _: notes)
+    left, aliases = obj._noted(LEFT) or [], obj._noted(ALIASES_OF) or []
+    notes[LEFT] = left
+    (only,) = parcel.objects
+    parcel = parcel._replace(objects=[only._replace(notes=notes, aliases=tuple(aliases))])
+    number = there.arrive(parcel)
+
+    def leave() -> None:
+        with home.batch():
+            home.hold(gid)
+            here.check()
+            with ThreadPoolExecutor(1) as other:  # this thread's batch has changed it itself
+                if other.submit(home.modified, gid).result() != modified:
+                    raise ConflictError(f"{obj!r} was changed meanwhile")
+            obj._before_deletion()
+            home.forward(gid, full(there, number))
+
+    again(leave)
+    home.live.pop(gid, None)
+    obj._become(there, number)
+    with suppress(EngramError):  # whoever finds it there looks here, and sees that it has moved
+        there.settle(number)
+    return True
+
+
+def arrive(home: Home, parcel: Any) -> int:
+    """Make the copy of an object that another node is about to move here; give its id."""
+    (only,) = parcel.objects
+    left = only.notes.get(LEFT) or []
+    kept = parcels.install(home, parcel)
+    with home.batch():
+        there = _note_here(home, left, only)
+        if there is None:
+            there = home.create({CLASS: kept[only.cls]}, None)
+        else:
+            home.hold(there)
+            home.forward(there, only.source)
+            home.note(there, MOVED, None)
+            home.note(there, CLASS, kept[only.cls])
+        home.note(there, ARRIVING, only.source)
+        home.note(there, OUTSIDE, 1)
+        parcels.unpack(home, parcel, [there])
+        others = [each for each in left if (each[0], each[2]) != home.key]
+        home.note(there, LEFT, [*others, only.source])
+        for name in TIES:
+            home.note(there, name, only.notes.get(name))
+        have = home.notes(there, ALIASES_OF) or []
+        for alias in only.aliases:
+            if alias not in have:
+                _give_way(home, alias, only.source)
+                home.add_alias(there, alias)
+    return there
+
+
+def _note_here(home: Home, left: list[Any], only: Any) -> int | None:
+    """Give the note that the object has left here, or the copy of a move that was not ended."""
+    for each in left:
+        if (each[0], each[2]) == home.key and home.is_there(each[3]):
+            return int(each[3])
+    for alias in only.aliases:
+        with suppress(EngramError):
+            gid = home.by_alias(alias)
+            if home.notes(gid, ARRIVING) == only.source:
+                return gid
+    return None
+
+
+def _give_way(home: Home, alias: str, source: Any) -> None:
+    """Take an alias from a replica of the object that comes; in a batch."""
+    with suppress(NotFoundError):
+        gid = home.by_alias(alias)
+        if home.notes(gid, REPLICA_OF) == source:
+            home.delete_alias(alias)
 
 
 def _is_here(home: Home, gid: int) -> bool:

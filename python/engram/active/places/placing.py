@@ -17,6 +17,8 @@ from engram import _engram
 from engram.active import undoing, using
 from engram.active.code import classes
 from engram.active.errors import ObjectDeletedError, gone
+from engram.active.places import far
+from engram.active.places.far import follows
 from engram.active.places.ways import full
 from engram.active.stored.forms import MISSING, form_of
 from engram.active.stored.home import Home, home_of
@@ -45,6 +47,8 @@ class Backend(NamedTuple):
     """The index of a device, if one was named."""
 
     def __str__(self) -> str:
+        if self.home.is_far:
+            return str(self.home.location)  # type: ignore[attr-defined]  # of far homes
         path, namespace = self.home.pool_path, self.home.key[1]
         where = path if namespace == "default" else f"{path}?{namespace}"
         return where if self.device is None else f"{where}#{self.device}"
@@ -63,6 +67,9 @@ def backend_of(named: Any, current: Home | None = None) -> Backend:
         return Backend(current or using.home())
     if isinstance(named, Backend):
         return named
+    elsewhere = far.named(named)
+    if elsewhere is not None:
+        return Backend(elsewhere)
     if hasattr(named, "_namespace"):
         return Backend(home_of(named))
     if isinstance(named, int) and not isinstance(named, bool):
@@ -149,6 +156,7 @@ class Placing:
         found = backend_of(named)
         return found.home, found.device
 
+    @follows
     def get_location(self) -> str | None:
         """Give the backend that it is in, as text that `backend_id` takes; None if volatile."""
         if self._volatile is not None:
@@ -156,6 +164,7 @@ class Placing:
         self._stored_home("get_location")
         return str(Backend(self._home, self._noted(DEVICE)))
 
+    @follows
     def get_all_locations(self) -> list[str]:
         """Give the backends that it or a replica of it is in; its own first."""
         if self._volatile is not None:
@@ -178,6 +187,7 @@ class Placing:
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
 
+    @follows
     def move(self, backend_id: Any, recursive: bool = False) -> None:
         """Move the object to another backend, with `recursive` also those that it refers to.
 
@@ -223,6 +233,7 @@ class Placing:
                 home.replace(self._gid, name, form, target.device)
             home.note(self._gid, DEVICE, target.device)
 
+    @follows
     def new_replica(self, backend_id: Any = None, recursive: bool = True) -> Any:
         """Copy the object to another backend, with `recursive` also those that it refers to.
 
@@ -246,6 +257,8 @@ class Placing:
         made: ByIdentity[int] = ByIdentity()
         whole = self._reached() if recursive else [self]
         whole = [each for each in whole if each is self or each._replica_in(target) is None]
+        if target.home.is_far:
+            return self._replicate_far(target.home, whole)
         with target.home.batch():
             for each in whole:
                 made[each] = target.home.create({CLASS: each._class_there(target.home)}, None)
@@ -254,12 +267,32 @@ class Placing:
                 if target.home.key != home.key:
                     target.home.note(gid, OUTSIDE, 1)
         for each, gid in made.items():
-            reference = gid if target.home.key == each._home.key else full(target.home, gid)
-            with each._home.batch():
-                each._home.hold(each._gid)
-                have = each._noted(REPLICAS) or []
-                each._home.note(each._gid, REPLICAS, [*have, reference])
+            each._has_replica(target.home, gid)
         return self._at(target.home, made[self])
+
+    def _has_replica(self, there: Any, gid: int) -> None:
+        """Note a replica that was made."""
+        reference = gid if there.key == self._home.key else full(there, gid)
+        with self._home.batch():
+            self._home.hold(self._gid)
+            have = self._noted(REPLICAS) or []
+            self._home.note(self._gid, REPLICAS, [*have, reference])
+
+    def _replicate_far(self, there: Any, whole: list[Any]) -> Any:
+        """Make replicas of objects on another node; give that of the first."""
+        from engram.active.places import parcels  # noqa: PLC0415 - it needs what this makes
+
+        own = [each for each in whole if not each._home.is_far]
+        parcel = parcels.of_stored(own)
+        aliases = [tuple(each._noted(ALIASES_OF) or ()) for each in own]
+        packed = [
+            each._replace(aliases=names)
+            for each, names in zip(parcel.objects, aliases, strict=True)
+        ]
+        made = there.replicate(parcel._replace(objects=packed))
+        for each, gid in zip(own, made, strict=True):
+            each._has_replica(there, gid)
+        return self._at(there, made[0])
 
     def _fill_replica(self, target: Backend, gid: int, made: ByIdentity[int]) -> None:
         home = target.home
@@ -271,6 +304,7 @@ class Placing:
                 if alias not in have:
                     home.add_alias(gid, alias)
 
+    @follows
     def sync(self) -> None:
         """Make what was written into its arrays durable, and bring its replicas up to date.
 
@@ -291,6 +325,9 @@ class Placing:
         again(lambda: self._push_now(replica))
 
     def _push_now(self, replica: Any) -> None:
+        if replica._home.is_far:
+            self._push_far(replica)
+            return
         target = Backend(replica._home, replica._noted(DEVICE))
         with target.home.batch():
             target.home.hold(replica._gid)
@@ -302,6 +339,17 @@ class Placing:
             for name in self._fields:
                 target.home.delete_field(replica._gid, name)
             self._copy_to(target, twins, replica._gid)
+
+    def _push_far(self, replica: Any) -> None:
+        """Write all fields into a replica on another node."""
+        from engram.active.places import parcels  # noqa: PLC0415 - it needs what this makes
+
+        others = []
+        for each in self._reached():
+            twin = None if each is self else each._replica_in(Backend(replica._home))
+            if twin is not None:
+                others.append((each, twin._gid))
+        replica._home.refresh(replica._gid, parcels.of_stored([self], others=others))
 
     # What helps them
 
@@ -377,6 +425,8 @@ class Placing:
         waiting = [self]
         while waiting:
             each = waiting.pop()
+            if each._home.is_far:
+                continue  # what that refers to is its node's concern
             for name in each._fields:
                 for reference in each._home.references_of(each._gid, name):
                     other = each._met(reference)

@@ -21,6 +21,7 @@ from engram.active import undoing
 from engram.active.code import classes
 from engram.active.errors import ObjectDeletedError, VersionError, gone
 from engram.active.places import ways
+from engram.active.places.far import follows
 from engram.active.places.placing import DEVICE, Backend, backend_of
 from engram.active.stored.aliases import alias_path
 from engram.active.stored.forms import MISSING, Loaded, form_of
@@ -51,6 +52,7 @@ class Versions:
     _same: Any = None
     """The Python object that is used for the same stored one, which this one has become."""
 
+    @follows
     def new_version(self, backend_id: Any = None) -> Self:
         """Make a version of the object: one of its own, of the same values.
 
@@ -128,6 +130,7 @@ class Versions:
         borrowed: dict[str, int] = _sharing(self._home, self._gid).get("borrowed", {})
         return borrowed.get(name, self._gid)
 
+    @follows
     def consolidate_version(self) -> None:
         """Give the original this version's values; from then on the two are one object.
 

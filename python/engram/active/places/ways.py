@@ -16,10 +16,17 @@ from typing import Any, Final
 
 from engram.active import using
 from engram.active.errors import gone
+from engram.active.places import far
 from engram.active.stored.home import Home
 from engram.active.stored.layout import ARRIVING, CLASS, MOVED, OUTSIDE
 from engram.active.stored.records import GIDS
-from engram.errors import AccessError, ArgumentError, CorruptError, NotFoundError
+from engram.errors import (
+    AccessError,
+    ArgumentError,
+    BusyError,
+    CorruptError,
+    NotFoundError,
+)
 
 LEFT: Final = "__left__"
 MOST_TRIES: Final = 100
@@ -37,6 +44,9 @@ def home_again(uuid: str, namespace: str, path: str | None, pool: Any = None) ->
     for home in using.all_homes(pool):
         if home.key[0] == uuid:
             return home if home.key[1] == namespace else using.other_namespace(home, namespace)
+    elsewhere = far.find(uuid, namespace)
+    if elsewhere is not None:
+        return elsewhere  # type: ignore[return-value]  # it answers what ways are asked for
     if path is not None:
         home = using.followed(path, namespace)
         if home.key[0] == uuid:
@@ -144,6 +154,8 @@ def settle(home: Home, gid: int) -> bool:
 
     It is a commit of its own, in a thread of its own: what this one may have in a batch is no fact.
     """
+    if home.is_far:
+        return bool(home.settle(gid))  # type: ignore[attr-defined]  # of far homes
 
     def end() -> bool:
         if home.notes(gid, ARRIVING) is None:
@@ -166,14 +178,14 @@ def settle_end(home: Home, gid: int) -> bool:
         return True
     try:
         there, number = place_of(home, moved)
-    except (AccessError, NotFoundError):
+    except (AccessError, BusyError, NotFoundError):
         return False
     try:
         if there.notes(number, ARRIVING) is None:
             return True
     except NotFoundError:
         return True
-    return there.namespace.writable and settle(there, number)
+    return (there.is_far or there.namespace.writable) and settle(there, number)
 
 
 def leads_to_nothing(home: Home, gid: int) -> bool:
@@ -187,7 +199,7 @@ def leads_to_nothing(home: Home, gid: int) -> bool:
             return True
         try:
             following = next_of(home, gid)
-        except (AccessError, NotFoundError):
+        except (AccessError, BusyError, NotFoundError):
             return False
         if following is None:
             return False

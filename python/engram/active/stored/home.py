@@ -29,6 +29,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from engram import _engram
+from engram.active.places.far import Near
 from engram.active.stored import values
 from engram.active.stored.aliases import Aliases, alias_path
 from engram.active.stored.forms import MISSING, NATIVE, Form, Loaded, is_plain, loaded_attribute
@@ -66,7 +67,7 @@ def new_token() -> str:
     return f"{_token_prefix[0]}{next(_tokens):06x}"
 
 
-class Home(Aliases):
+class Home(Near, Aliases):
     """A namespace of an open pool, as the home of active objects."""
 
     def __init__(self, namespace: _engram.Namespace) -> None:

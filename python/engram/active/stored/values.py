@@ -181,6 +181,35 @@ class Encoder:
         )
 
 
+def referred_anew(packed: bytes, refer: Callable[[Any], Any]) -> bytes:
+    """Give an encoded value with other references in it: `refer` is asked for each of them.
+
+    Raises
+    ------
+    CorruptError
+        If the bytes are not what an encoder gave.
+
+    """
+
+    def special(code: int, data: bytes) -> Any:
+        inner = unpacked(data)
+        return msgpack.ExtType(code, repacked(refer(inner) if code == _REFERENCE else inner))
+
+    def unpacked(data: bytes) -> Any:
+        return msgpack.unpackb(data, ext_hook=special, strict_map_key=False, use_list=True)
+
+    def repacked(value: Any) -> bytes:
+        packer = msgpack.Packer(strict_types=True)
+        return bytes(packer.pack([value])[1:])
+
+    try:
+        return repacked(unpacked(packed))
+    except EngramError:
+        raise
+    except Exception as error:
+        raise CorruptError(f"a value does not decode: {error}") from error
+
+
 def _is_deep(value: Any) -> bool:
     """Tell whether lists and dicts are nested more than `MOST_NESTED` deep."""
     level = [value]

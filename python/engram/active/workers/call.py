@@ -54,11 +54,14 @@ class Answered(Future[Any]):
 class Call:
     """A call, from submission to its result."""
 
-    __slots__ = ("future", "method", "packed", "sent", "tries")
+    __slots__ = ("_label", "future", "method", "packed", "sent", "tries")
 
-    def __init__(self, method: "BoundMethod[Any, Any]", packed: Packed) -> None:
+    def __init__(
+        self, method: "BoundMethod[Any, Any] | None", packed: Packed, label: str = ""
+    ) -> None:
         self.method = method
         self.packed = packed
+        self._label = label
         self.future = Answered()
         self.tries = 0
         self.sent = False
@@ -66,6 +69,8 @@ class Call:
     @property
     def label(self) -> str:
         """What messages call it."""
+        if self.method is None:
+            return self._label
         obj = self.method.__self__
         return f"{type(obj).__qualname__}.{self.method._method.function.__name__} of {obj!r}"
 

@@ -27,7 +27,8 @@ from engram.errors import ArgumentError
 class Crew:
     """What the threads share; it outlives the executor until the last worker has ended."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, cpus: frozenset[int] | None = None) -> None:
+        self.cpus = cpus
         self.teller = Teller()
         self.lock = threading.Lock()
         self.queue: deque[Call] = deque()

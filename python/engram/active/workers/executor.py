@@ -8,7 +8,9 @@ import concurrent.futures
 import inspect
 import os
 import weakref
+from collections.abc import Iterable
 from contextvars import ContextVar
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -50,22 +52,40 @@ class Executor(concurrent.futures.Executor):
     A pool that workers have open cannot be destroyed until the executor is shut down.
     """
 
-    def __init__(self, workers: int | None = None) -> None:
-        """Start worker processes: by default one for each processor that this process may use.
+    def __init__(
+        self,
+        workers: int | None = None,
+        *,
+        cpus: Iterable[int] | None = None,
+        node: int | None = None,
+    ) -> None:
+        """Start worker processes.
+
+        Parameters
+        ----------
+        workers
+            How many: by default one for each processor that they may use.
+        cpus
+            The numbers of the processors that workers may use; by default all of this process's.
+        node
+            The number of a NUMA node (a socket, as a rule), to whose processors they are bound, so
+            that what they read and write of a pool on its memory is near.
 
         Raises
         ------
         ArgumentError
-            If `workers` is no number of at least one.
+            If `workers` is no number of at least one, or `cpus` and `node` name processors that
+            this process may not use, or none.
 
         """
+        bound = _processors(cpus, node)
         if workers is None:
-            workers = len(os.sched_getaffinity(0))
+            workers = len(bound or os.sched_getaffinity(0))
         if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
             raise ArgumentError(f"workers={workers!r} is no number of processes: give 1 or more")
         self._workers = workers
         self._before: list[Executor | None] = []
-        self._crew = Crew(workers)
+        self._crew = Crew(workers, bound)
         weakref.finalize(self, self._crew.end).atexit = False
 
     @property
@@ -159,6 +179,39 @@ class Executor(concurrent.futures.Executor):
             f"<engram.active.Executor workers={self._workers} running={running} "
             f"waiting={len(crew.queue)}>"
         )
+
+
+def _processors(cpus: Iterable[int] | None, node: int | None) -> frozenset[int] | None:
+    """Give the processors that workers are bound to; None: they are not bound."""
+    if cpus is None and node is None:
+        return None
+    if cpus is not None and node is not None:
+        raise ArgumentError("workers are bound to cpus= or to the processors of node=: give one")
+    allowed = os.sched_getaffinity(0)
+    if cpus is not None:
+        wanted = frozenset(cpus)
+        if not wanted or not wanted <= allowed:
+            raise ArgumentError(
+                f"cpus={sorted(wanted)} are not all processors of this process: it may use "
+                f"{sorted(allowed)}"
+            )
+        return wanted
+    try:
+        text = Path(f"/sys/devices/system/node/node{node}/cpulist").read_text(encoding="ascii")
+    except OSError:
+        there = sorted(
+            each.name[4:] for each in Path("/sys/devices/system/node").glob("node[0-9]*")
+        )
+        raise ArgumentError(
+            f"node={node!r} is no NUMA node of this machine: it has {', '.join(there) or 'none'}"
+        ) from None
+    found: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    if not found & allowed:
+        raise ArgumentError(f"this process may use no processor of the NUMA node {node}")
+    return frozenset(found & allowed)
 
 
 def _check_outputs(method: "BoundMethod[Any, Any]", args: Any, kwargs: Any) -> None:

@@ -121,6 +121,9 @@ class Seat(threading.Thread):
                 cwd=self._crew.cwd,
                 start_new_session=True,  # Ctrl-C is not for it
             )
+        if self._crew.cpus is not None:
+            with contextlib.suppress(ProcessLookupError):  # it has died: what reads says so
+                os.sched_setaffinity(self.process.pid, self._crew.cpus)
         self.wire.send(hello)
         self.wire.receive()
         self._ready = True

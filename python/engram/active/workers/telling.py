@@ -89,6 +89,7 @@ class Target(NamedTuple):
     place: int
     gid: int
     method: str
+    """"": the first argument is a function, which is given the home and the others."""
     used: int
     """The place that objects are made in."""
     places: list[int]
@@ -155,6 +156,17 @@ class Teller:
                 packed_args = _NO_ARGUMENTS
             target = Target(place, obj._gid, name, self._used(home), places)
             return Packed(pickle.dumps(tuple(target), protocol=5) + packed_args, buffers)
+
+    def task(self, home: "Home", function: Any, args: Any) -> Packed:
+        """Pack a call of a function of this package's: of the home as a worker has it, and these.
+
+        The arguments are plain data.
+        """
+        with self._lock:
+            place = self._place(home)
+        target = Target(place, 0, "", place, [place])
+        content = pickle.dumps(((function, *args), {}), protocol=5)
+        return Packed(pickle.dumps(tuple(target), protocol=5) + content, [])
 
     def _arguments(self, bound: Any, content: Any, places: list[int], buffers: list[Any]) -> bytes:
         file = io.BytesIO()

@@ -140,6 +140,8 @@ class Worker:
             self._opened(number)
         using._used.set(self._opened(target.used)[1])
         args, kwargs = _Unpickler(self.things, file, message.buffers).load()
+        if not target.method:
+            return args[0](self._opened(target.place)[0], *args[1:])
         obj = ActiveObject._handle(self._opened(target.place)[0], target.gid)
         return getattr(obj, target.method)(*args, **kwargs)
 

@@ -1,0 +1,299 @@
+"""How a cluster stands, how it is stopped, and how a node leaves it for good."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import NamedTuple
+
+from engram.cluster import certificates, etcds, known
+from engram.cluster.cluster import DEADLINE_S, Cluster, Member
+from engram.errors import (
+    ArgumentError,
+    BusyError,
+    ConflictError,
+    CoordinatorError,
+    EngramError,
+    NotFoundError,
+)
+
+_LOOK_S = 0.1
+_ANSWER_S = 5.0
+_AT_ONCE = 32
+_NAMES = 5
+"""So many names are told of many."""
+_LEASES = 3
+"""So many leases a node is waited for that is to leave: it looks thrice in each."""
+
+
+class NodeStatus(NamedTuple):
+    """A node, and whether it answers."""
+
+    node: str
+    """Its uuid."""
+    host: str
+    address: str
+    """Where its node server answers: `HOST:PORT`."""
+    path: str
+    """Its pool."""
+    state: str
+    """"serving", "away" or "lost", as the map has it."""
+    since: datetime | None
+    """Since when it is away."""
+    answers: bool
+    """Whether its node server answers as a member of the cluster."""
+
+
+class EtcdStatus(NamedTuple):
+    """An endpoint of etcd, and whether it answers."""
+
+    endpoint: str
+    version: str | None
+    """None: it does not answer."""
+
+
+class Status(NamedTuple):
+    """How a cluster stands."""
+
+    name: str
+    epoch: int | None
+    """The revision at which a node came or went last; None: etcd does not answer."""
+    nodes: list[NodeStatus]
+    etcd: list[EtcdStatus]
+    troubles: list[str]
+    """What is wrong, and what to do."""
+
+
+class Stopped(NamedTuple):
+    """What was stopped."""
+
+    hosts: list[str]
+    """The hosts of the nodes that have left."""
+    etcd_ended: bool
+    """Whether the etcd that a start had left on this host has ended."""
+
+
+def opened(name: str, etcd: Sequence[str] | None, deadline: float = DEADLINE_S) -> Cluster:
+    """Open a cluster without the pool of this host."""
+    if etcd is not None:
+        found = known.Known(known.check_name(name), etcds.parse(list(etcd)) or [])
+    else:
+        found = known.read(name)
+    tls = certificates.of_user(found.name, None)
+    return Cluster(found.name, found.etcd, pool=None, deadline=deadline, ttl=found.ttl, tls=tls)
+
+
+def status(name: str, *, etcd: Sequence[str] | None = None) -> Status:
+    """Say how a cluster stands: its nodes, its etcd, what is wrong and what to do.
+
+    Parameters
+    ----------
+    name
+        The cluster's name.
+    etcd
+        The endpoints of etcd, each `HOST:PORT`; without them, those that are known on this host.
+
+    Raises
+    ------
+    NotFoundError
+        If nothing is known here of this cluster, and no `etcd` is given.
+
+    """
+    bare = known.check_name(name)
+    endpoints = known.read(bare).etcd if etcd is None else etcds.parse(list(etcd)) or []
+    troubles: list[str] = []
+    told = [_of_etcd(bare, endpoint, troubles) for endpoint in endpoints]
+    answering = [each.endpoint for each in told if each.version is not None]
+    if not answering:
+        return Status(bare, None, [], told, troubles)
+    with opened(bare, answering) as cluster, ThreadPoolExecutor(_AT_ONCE) as at_once:
+        members = cluster.members
+        asked = at_once.map(lambda each: _asked(cluster, each), members)
+        nodes = []
+        for member, why in zip(members, asked, strict=True):
+            nodes.append(_of_node(member, answers=why == ""))
+            troubles += _trouble_of(bare, member, why)
+        if not nodes:
+            troubles.append(
+                f"no node has joined: `engram cluster start {bare} --pool PATH` on each host "
+                "starts one"
+            )
+        return Status(bare, cluster.epoch, nodes, told, troubles)
+
+
+def _of_etcd(cluster: str, endpoint: str, troubles: list[str]) -> EtcdStatus:
+    try:
+        tls = certificates.of_user(cluster, None)
+        return EtcdStatus(endpoint, etcds.version(endpoint, _ANSWER_S, tls))
+    except EngramError as error:
+        own = etcds.read(cluster)
+        remedy = "start it again"
+        if own is not None and own.endpoint == endpoint:
+            remedy = f"`engram cluster start {cluster} --pool PATH` on {own.host} starts it again"
+        if own is not None and not own.pid:
+            troubles.append(f"the cluster and its etcd at {endpoint} are stopped: {remedy}")
+        else:
+            troubles.append(f"etcd at {endpoint} is of no use: {error}; {remedy}")
+        return EtcdStatus(endpoint, None)
+
+
+def _asked(cluster: Cluster, member: Member) -> str:
+    """Ask a node what it is; "": the member that the map has, else what is wrong."""
+    try:
+        said = json.loads(cluster._native.describe(member.address, _ANSWER_S))
+    except (EngramError, ValueError) as error:
+        return str(error)
+    if said.get("node") != member.node:
+        return f"another node answers there, {said.get('node')}"
+    if said.get("member") != member.id:
+        return "it is no member for the moment: etcd does not answer it, perhaps"
+    return ""
+
+
+def _of_node(member: Member, *, answers: bool) -> NodeStatus:
+    return NodeStatus(
+        member.node,
+        member.host,
+        member.address,
+        member.path,
+        member.state,
+        member.since,
+        answers,
+    )
+
+
+def _trouble_of(cluster: str, member: Member, why: str) -> list[str]:
+    who = f"node {member.node} on {member.host}"
+    starts = f"`engram cluster start {cluster} --pool {member.path}` there brings it back"
+    if member.state == "away":
+        since = f"{member.since:%Y-%m-%d %H:%M:%S} UTC"
+        gives_up = f"`engram cluster retire {cluster} {member.node} --lost`"
+        return [f"{who} is away since {since}: {starts}; {gives_up} gives up what it alone holds"]
+    if member.state == "serving" and why:
+        what = f"{who} does not answer at {member.address} ({why}): it is slow, cut off or dead"
+        return [f"{what}; where its process has ended, {starts}"]
+    return []
+
+
+def stop(name: str, *, etcd: Sequence[str] | None = None, timeout: float | None = None) -> Stopped:
+    """Have all nodes leave, on all hosts, and the processes end that serve them.
+
+    What lies in the pools stays. An etcd that a start has left on this host ends last; its data
+    stay, too, so a later start with the same pools has all names again.
+
+    Parameters
+    ----------
+    name
+        The cluster's name.
+    etcd
+        The endpoints of etcd, each `HOST:PORT`; without them, those that are known on this host.
+    timeout
+        How long nodes are waited for, in seconds; without it, three leases and half a minute.
+
+    Raises
+    ------
+    NotFoundError
+        If nothing is known here of this cluster, and no `etcd` is given.
+    CoordinatorError
+        If etcd does not answer.
+    BusyError
+        If a node has not left in time.
+
+    """
+    bare = known.check_name(name)
+    own = etcds.read(bare)
+    if etcd is None and own is not None and not own.pid and own.endpoint in known.read(bare).etcd:
+        return Stopped([], etcd_ended=False)  # it was stopped before
+    with opened(bare, etcd) as cluster:
+        hosts = [json.loads(text)["host"] for text in cluster._native.serving()]
+        cluster._native.ask_to_stop()
+        _wait_until_left(cluster, lambda _: True, timeout)
+    return Stopped(hosts, etcds.end(bare))
+
+
+def wait_until_left(name: str) -> None:
+    """Wait until no node serves, as long as the etcd runs that a start has left on this host.
+
+    Raises
+    ------
+    CoordinatorError
+        If etcd does not answer.
+    BusyError
+        If one does not leave.
+
+    """
+    with opened(name, known.read(name).etcd) as cluster:
+        _wait_until_left(cluster, lambda _: True, None, lambda: not etcds.is_running(name))
+
+
+def _wait_until_left(
+    cluster: Cluster,
+    is_meant: Callable[[str], bool],
+    timeout: float | None,
+    is_over: Callable[[], bool] = lambda: False,
+) -> None:
+    """Wait until none of these nodes serves, or etcd does not answer and that is over."""
+    patience = _LEASES * cluster.ttl + DEADLINE_S if timeout is None else timeout
+    until = time.monotonic() + patience
+    while True:
+        try:
+            found = [json.loads(text) for text in cluster._native.serving()]
+        except CoordinatorError:
+            if is_over() or time.monotonic() > until:
+                raise
+        else:
+            left = [each for each in found if is_meant(each["node"])]
+            if not left:
+                return
+            if time.monotonic() > until:
+                who = ", ".join(f"{each['node']} on {each['host']}" for each in left)
+                raise BusyError(
+                    f"{who} of {cluster.name!r} has not left within {patience:g} s, though it was "
+                    "asked to: is its process stopped, or its host away? End the process, and try "
+                    "again"
+                )
+        time.sleep(_LOOK_S)
+
+
+def retire(cluster: Cluster, node: str, *, lost: bool = False) -> Member:
+    """Do what `Cluster.retire` says; give the node as it stood."""
+    natives = cluster._native
+    member = _found(cluster, node)
+    if not lost:
+        _check_not_alone(cluster, member, ArgumentError)
+        if member.state == "serving":
+            natives.ask_to_stop(member.node)
+            _wait_until_left(cluster, lambda each: each == member.node, None)
+        # Nothing can be published of it any more; what was until then counts.
+        _check_not_alone(cluster, member, ConflictError)
+    natives.give_up(member.node)
+    return member
+
+
+def _found(cluster: Cluster, node: str) -> Member:
+    members = cluster.members
+    found = [each for each in members if node == each.node] or [
+        each for each in members if node == each.host and each.state != "lost"
+    ]
+    if not found:
+        known_ = ", ".join(f"{each.node} ({each.host})" for each in members) or "none"
+        raise NotFoundError(f"{node!r} is no node of {cluster.name!r}: there are {known_}")
+    if len(found) > 1:
+        uuids = ", ".join(each.node for each in found)
+        raise ArgumentError(f"{node!r} has several nodes of {cluster.name!r}: name one of {uuids}")
+    return found[0]
+
+
+def _check_not_alone(
+    cluster: Cluster, member: Member, kind: type[ArgumentError | ConflictError]
+) -> None:
+    """Refuse to go on where a node alone holds something."""
+    names = cluster._native.names_only_at(member.node)
+    if names:
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        raise kind(
+            f"node {member.node} on {member.host} alone holds something of "
+            f"{', '.join(map(repr, names[:_NAMES]))}{more}: copy or remove that first, or give "
+            "lost=True, with which it is lost"
+        )

@@ -1,0 +1,354 @@
+"""Active objects over nodes: methods run where the object lies, called from anywhere."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import engram
+from cluster.rig import rigged, wait_for
+from engram.active.errors import AliasNotFoundError, AliasTakenError, WorkerDiedError
+from engram.errors import ArgumentError, NotFoundError, ReadOnlyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cluster.rig import Rig
+    from engram import cluster as clusters
+
+
+class Block(engram.ActiveObject):
+    """An array, and what is done with it."""
+
+    data: np.ndarray
+    label: str = ""
+    tags: list[str] = []
+    other: Block | None = None
+    count: int = 0
+
+    @engram.activemethod(read_only=True)
+    def mean(self) -> float:
+        """Give the mean."""
+        return float(self.data.mean())
+
+    @engram.activemethod
+    def add(self, what: float = 1.0) -> int:
+        """Add to all, and count."""
+        self.data += what
+        self.count += 1
+        return self.count
+
+    @engram.activemethod(read_only=True)
+    def pid(self) -> int:
+        """Give the process that runs it."""
+        return os.getpid()
+
+    @engram.activemethod(read_only=True)
+    def dot(self, other: Block) -> float:
+        """Multiply by another one, wherever that is."""
+        return float(self.data @ other.data)
+
+    @engram.activemethod
+    def stored(self, factor: float) -> Block:
+        """Give a new object, stored beside this one."""
+        made = Block(self.data * factor)
+        made.make_persistent()
+        return made
+
+    @engram.activemethod
+    def into(self, out: Block) -> None:
+        """Write into another object's field."""
+        out.label = f"from {self.label}"
+
+    @engram.activemethod
+    def fail(self) -> None:
+        """Change something, and fail."""
+        self.count = 1000
+        raise KeyError("as it was asked to")
+
+    @engram.activemethod
+    def die(self) -> None:
+        """Change something, and kill the process that runs it."""
+        self.count = 1000
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    @engram.activemethod
+    def wait_until(self, path: str) -> int:
+        """Wait for a file."""
+        wait_for(lambda: os.path.exists(path))  # noqa: PTH110 - a text that came from elsewhere
+        self.count += 1
+        return self.count
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """Two nodes that speak by TLS, for tests that leave them as they are."""
+    folder = tmp_path_factory.mktemp("secure")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        tests = os.path.dirname(__file__)  # noqa: PTH120 - as text, for a variable
+        patch.setenv("PYTHONPATH", os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")]))
+        with rigged(folder, secure=True) as rig:
+            rig.serve(0)
+            rig.serve(1)
+            yield rig
+
+
+def far(c: clusters.Cluster) -> clusters.Member:
+    """Give a member that is not this process's own."""
+    return next(each for each in c.members if each.node != c.node)
+
+
+def near(c: clusters.Cluster) -> clusters.Member:
+    """Give this process's own member."""
+    return next(each for each in c.members if each.node == c.node)
+
+
+def test_an_object_is_made_on_a_node_and_called_from_elsewhere(secure: Rig) -> None:
+    c = secure.open(0)
+    member = far(c)
+    block = Block(np.arange(6.0), label="ramp", tags=["a"])
+    block.make_persistent("T", backend_id=member)
+    assert block.is_persistent
+    assert isinstance(block, Block)
+    assert block.mean() == 2.5
+    assert block.pid() != os.getpid()
+    assert block.add(10) == 1
+    assert block.add() == 2
+    assert block.label == "ramp"
+    assert block.tags == ["a"]
+    assert block.count == 2
+    assert np.array_equal(block.data, np.arange(6.0) + 11)
+    block.label = "new"
+    assert Block.get_by_alias("T", pool=c) is block
+    assert block.get_properties()["label"] == "new"
+    assert block.get_location() == f"engram://job/{member.node}"
+    assert pickle.loads(pickle.dumps(block)) is block
+    block.add_alias("U")
+    assert block.get_aliases() == {"T", "U"}
+    with pytest.raises(AliasTakenError):
+        Block(np.zeros(1)).make_persistent("T", backend_id=member)
+    Block.delete_alias("U", pool=c)
+    assert block.get_aliases() == {"T"}
+    block.delete()
+    with pytest.raises(AliasNotFoundError):
+        Block.get_by_alias("T", pool=c)
+    with pytest.raises(NotFoundError):
+        block.mean()
+
+
+def test_results_are_volatile_or_stored_there_and_errors_come_as_they_are(secure: Rig) -> None:
+    c = secure.open(0)
+    block = Block(np.arange(4.0), label="r")
+    block.make_persistent(backend_id=far(c))
+    made = block.stored(3)
+    assert made.get_location() == block.get_location()
+    assert np.array_equal(made.data, np.arange(4.0) * 3)
+    here = Block(np.ones(4))
+    here.make_persistent(backend_id=c)
+    assert here.pid() == os.getpid()
+    # The method runs there and reads the caller's object from here.
+    assert block.dot(here) == 6.0
+    assert here.dot(block) == 6.0
+    block.into(made)
+    assert made.label == "from r"
+    block.into(out=here)
+    assert here.label == "from r"
+    with pytest.raises(KeyError, match="as it was asked to") as caught:
+        block.fail()
+    assert "in fail" in str(caught.value.__cause__)
+    assert block.count == 0
+    with pytest.raises(ArgumentError, match="cannot write into out="):
+        block.into(out=np.zeros(3))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="cannot be sent"):
+        block.add(threading.Lock())  # type: ignore[arg-type]
+
+
+def test_references_lead_over_nodes_and_come_with_what_is_made(secure: Rig) -> None:
+    c = secure.open(0)
+    inner = Block(np.full(3, 2.0), label="inner")
+    outer = Block(np.ones(3), label="outer", other=inner)
+    inner.other = outer
+    outer.make_persistent("outer", backend_id=far(c))
+    assert inner.is_persistent
+    assert inner.get_location() == outer.get_location()
+    assert outer.other is inner
+    assert inner.other is outer
+    here = Block(np.arange(3.0), label="here", other=outer)
+    here.make_persistent("here", backend_id=c)
+    assert here.other is outer
+    outer.other = here
+    assert outer.other is here
+    # Found by a process that has neither: by the alias, over all nodes.
+    code = (
+        "import sys, engram.cluster as clusters\n"
+        "from test_cluster_active import Block\n"
+        "c = clusters.open('job', etcd=sys.argv[1].split(','), pool=sys.argv[2], tls=sys.argv[3])\n"
+        "print(*(Block.get_by_alias(name, pool=c).label for name in ('here', 'outer')))\n"
+    )
+    assert run(secure, code, str(secure.folder / "node1")) == "here outer\n"
+    for name in ("outer", "here"):
+        Block.delete_alias(name, pool=c)
+
+
+def test_a_move_keeps_aliases_references_and_what_others_hold(secure: Rig) -> None:
+    c = secure.open(0)
+    there, own = far(c), near(c)
+    block = Block(np.arange(5.0), label="m", tags=["x"])
+    friend = Block(np.zeros(1), other=block)
+    block.make_persistent("moved", backend_id=there)
+    friend.make_persistent(backend_id=c)
+    held = pickle.dumps(block)
+    block.move(own)
+    assert block.pid() == os.getpid()
+    assert (block.label, block.tags, block.get_aliases()) == ("m", ["x"], {"moved"})
+    assert Block.get_by_alias("moved", pool=c) is block
+    assert friend.other is block
+    assert pickle.loads(held) is block
+    block.add()
+    block.move(there)
+    assert block.get_location() == f"engram://job/{there.node}"
+    assert block.count == 1
+    assert np.array_equal(block.data, np.arange(5.0) + 1)
+    assert friend.other is block
+    # Again and again, it leaves one note at each place.
+    for _ in range(3):
+        block.move(own)
+        block.move(there)
+    assert block.add() == 2
+    assert Block.get_by_alias("moved", pool=c) is block
+    Block.delete_alias("moved", pool=c)
+
+
+def test_a_held_handle_follows_a_move_of_another_process(secure: Rig) -> None:
+    c = secure.open(0)
+    block = Block(np.arange(5.0), label="h")
+    block.make_persistent("held", backend_id=far(c))
+    block.mean()
+    # A third process's handle has the object moved; this one asks at its old home.
+    code = (
+        "import sys, engram.cluster as clusters\n"
+        "from test_cluster_active import Block, far, near\n"
+        "c = clusters.open('job', etcd=sys.argv[1].split(','), pool=sys.argv[2], tls=sys.argv[3])\n"
+        "Block.get_by_alias('held', pool=c).move(near(c) if sys.argv[4] == 'here' else far(c))\n"
+    )
+    run(secure, code, str(secure.folder / "node0"), "here")
+    assert block.label == "h"
+    assert block.get_location() == str(secure.folder / "node0")
+    run(secure, code, str(secure.folder / "node0"), "there")
+    assert block.add() == 1
+    assert block.get_location() == f"engram://job/{far(c).node}"
+    Block.delete_alias("held", pool=c)
+
+
+def run(rig: Rig, code: str, pool: str, *more: str) -> str:
+    """Run a program that is given the cluster's etcd, a pool and the certificates."""
+    command = [sys.executable, "-c", code, ",".join(rig.etcd), pool, rig.tls, *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_replicas_are_read_there_and_brought_up_to_date(secure: Rig) -> None:
+    c = secure.open(0)
+    block = Block(np.arange(4.0), label="first", other=Block(np.ones(2), label="with it"))
+    block.make_persistent("replicated", backend_id=c)
+    replica = block.new_replica(far(c))
+    assert replica.get_location() == f"engram://job/{far(c).node}"
+    assert (replica.label, replica.mean(), replica.other.label) == ("first", 1.5, "with it")
+    assert replica.other.get_location() == replica.get_location()
+    with pytest.raises(ReadOnlyError):
+        replica.label = "changed"
+    block.label = "second"
+    block.add()
+    assert replica.label == "first"
+    block.sync()
+    assert (replica.label, replica.mean(), replica.count) == ("second", 2.5, 1)
+    assert replica.other.get_location() == replica.get_location()
+    with pytest.raises(ArgumentError, match="already"):
+        block.new_replica(far(c))
+    # From the other side: an object there, whose replica is here.
+    there = Block(np.arange(3.0), label="there")
+    there.make_persistent(backend_id=far(c))
+    here = there.new_replica(near(c))
+    assert here.label == "there"
+    assert here.pid() == os.getpid()
+    there.label = "new"
+    there.sync()
+    assert here.label == "new"
+    Block.delete_alias("replicated", pool=c)
+
+
+def test_calls_at_once_and_futures(secure: Rig) -> None:
+    c = secure.open(0)
+    blocks = [Block(np.full(100, float(n)), label=str(n)) for n in range(6)]
+    for n, block in enumerate(blocks):
+        block.make_persistent(backend_id=far(c) if n % 2 else c)
+    far_ones = blocks[1::2]
+    futures = [block.mean.submit() for block in far_ones]
+    assert [each.result(60) for each in futures] == [1.0, 3.0, 5.0]
+    counts: Counter[int] = Counter()
+
+    def adds() -> None:
+        for _ in range(20):
+            counts[blocks[1].add()] += 1
+
+    threads = [threading.Thread(target=adds) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == Counter(range(1, 81))
+    assert list(c.map(Block.mean, blocks)) == [1.0 * n for n in [0, 81, 2, 3, 4, 5]]
+
+
+def test_a_call_whose_worker_dies_is_told_and_the_next_one_runs(secure: Rig) -> None:
+    c = secure.open(0)
+    block = Block(np.arange(4.0))
+    block.make_persistent(backend_id=far(c))
+    with pytest.raises(WorkerDiedError, match="SIGKILL"):
+        block.die()
+    assert block.count == 0
+    assert block.add() == 1
+
+
+def test_a_script_whose_module_no_node_has_is_run_by_its_stored_source(
+    secure: Rig, tmp_path: Path
+) -> None:
+    script = tmp_path / "station.py"
+    script.write_text(
+        "import sys\n"
+        "import numpy as np\n"
+        "import engram, engram.cluster as clusters\n"
+        "ZERO = 273.15\n"
+        "class Station(engram.ActiveObject):\n"
+        "    kelvin: np.ndarray\n"
+        "    @engram.activemethod\n"
+        "    def celsius(self) -> float:\n"
+        "        return float(np.mean(self.kelvin) - ZERO)\n"
+        "if __name__ == '__main__':\n"
+        "    c = clusters.open('job', etcd=sys.argv[1].split(','), pool=sys.argv[2],\n"
+        "                      tls=sys.argv[3])\n"
+        "    there = next(each for each in c.members if each.node != c.node)\n"
+        "    s = Station(np.full(10, 283.15))\n"
+        "    s.make_persistent('Zugspitze', backend_id=there)\n"
+        "    print(round(s.celsius(), 2))\n"
+    )
+    command = [sys.executable, str(script), ",".join(secure.etcd)]
+    command += [str(secure.folder / "node0"), secure.tls]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout == "10.0\n", done.stderr
+    # A third program, without the module, has the class of the pool it lies in.
+    c = secure.open(0)
+    loaded: Any = engram.active.load_class("station.Station", far(c))
+    assert loaded.get_by_alias("Zugspitze", pool=c).celsius() == pytest.approx(10.0)

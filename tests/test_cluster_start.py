@@ -1,0 +1,572 @@
+"""A cluster as its operator has it: started, looked at, stopped, and a node retired."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import engram
+from cluster.etcd import Etcd, why_not
+from documents import blocks
+from documents import run as run_blocks
+from engram import cluster as clusters
+from engram.cluster import etcds
+from engram.cluster.memory import own_bytes
+from engram.cluster.natives import native
+from engram.errors import (
+    ArgumentError,
+    CoordinatorError,
+    NotFoundError,
+    PartsLostError,
+    UnsupportedError,
+)
+from shell import COMMAND, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+PATIENCE_S = 90.0
+VALUES = np.arange(300 * 4, dtype="f8").reshape(300, 4)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give what processes of these tests know of clusters, and nobody else does."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+class Operator:
+    """Starts nodes of the cluster `job`; what it has started ends with the test."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.begun: list[subprocess.Popen[str]] = []
+        self.left: list[int] = []
+
+    def pool(self, number: int) -> Path:
+        return self.home / f"node{number}"
+
+    def begin(self, number: int, *words: str, host: str = "") -> subprocess.Popen[str]:
+        """Begin to start a node, and do not wait; where a host is named, on one of that name."""
+        options = ("--pool", str(self.pool(number)), "--size", "64MiB", "--ttl", "3")
+        command = [*COMMAND, "cluster", "start", "job", *options, "--host", "127.0.0.1", *words]
+        if host:
+            command = [
+                "unshare",
+                "--uts",
+                "sh",
+                "-c",
+                f'hostname {host} && exec "$@"',
+                "-",
+                *command,
+            ]
+        begun = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.begun.append(begun)
+        return begun
+
+    def left_by(self, begun: subprocess.Popen[str]) -> int:
+        """Give the process that a start has left in the background."""
+        said = begun.communicate(timeout=PATIENCE_S)[0]
+        found = re.search(r"by process (\d+); see .*\.log$", said.strip())
+        assert begun.returncode == 0, said
+        assert found, said
+        self.left.append(int(found[1]))
+        return self.left[-1]
+
+    def leave(self, number: int, *words: str) -> int:
+        return self.left_by(self.begin(number, "--detach", *words))
+
+    def serve(self, number: int, *words: str, host: str = "") -> subprocess.Popen[str]:
+        """Start a node in the foreground, and wait until it serves."""
+        begun = self.begin(number, *words, host=host)
+        assert begun.stdout is not None
+        assert re.match(
+            r".* is served as a node of job, member [0-9a-f]+$", begun.stdout.readline()
+        )
+        return begun
+
+    def end(self) -> None:
+        for pid in self.left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for begun in self.begun:
+            begun.kill()
+            begun.communicate()
+        etcds.end("job")
+
+
+@pytest.fixture
+def operator(home: Path) -> Iterator[Operator]:
+    if why := why_not():
+        pytest.skip(why)
+    made = Operator(home)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def store() -> Iterator[Etcd]:
+    if why := why_not():
+        pytest.skip(why)
+    with Etcd.alone() as made:
+        yield made
+
+
+def wait_for(what: str, holds: Callable[[], Any]) -> Any:
+    until = time.monotonic() + PATIENCE_S
+    while not (found := holds()):
+        assert time.monotonic() < until, f"it does not come to hold: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody waits for has, too."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def told(*words: str) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(run("cluster", "status", "job", "--json", *words).out)
+    return said
+
+
+def fake_etcd(folder: Path, said: str) -> Path:
+    """Make a program `etcd` that says its version, and does nothing else."""
+    folder.mkdir()
+    program = folder / "etcd"
+    program.write_text(f'#!/bin/sh\n[ "$*" = --version ] && echo "{said}"\n')
+    program.chmod(0o755)
+    return program
+
+
+# Which etcd
+
+
+def test_the_first_etcd_in_path_that_may_decide_is_taken(tmp_path: Path) -> None:
+    said = ["etcd Version: 3.5.1", "?", "etcd Version: 3.4.21", "etcd Version: 3.4.23"]
+    programs = [fake_etcd(tmp_path / str(place), each) for place, each in enumerate(said)]
+    last = fake_etcd(tmp_path / "last", "etcd Version: 3.6.0")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "folder" / "etcd").mkdir(parents=True)
+    folders = [tmp_path / "none", tmp_path / "folder", *(each.parent for each in programs)]
+    assert etcds.find(":".join(map(str, [*folders, last.parent]))) == programs[3]
+    with pytest.raises(UnsupportedError, match=r"3\.5\.1 may lose what it has ack.*3\.5\.6") as why:
+        etcds.find(":".join(map(str, folders[:-1])))
+    assert all(str(each) in str(why.value) for each in programs[:3])
+    assert "etcd-server" in str(why.value)
+    with pytest.raises(UnsupportedError, match="no program etcd in PATH: install"):
+        etcds.find(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("good", ["h1:2379", "http://h1:2379,https://[::1]:1/", "127.0.0.1:65535"])
+def test_endpoints_of_etcd_are_read(good: str) -> None:
+    assert etcds.parse(good) == [each.rstrip("/") for each in good.split(",")]
+    assert etcds.parse(good.split(",")) == etcds.parse(good)
+    assert etcds.parse("auto") is None
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "3", "h1", "h1:0", "h1:65536", "h1:2379,", "ftp://h1:2379", []]
+)
+def test_what_names_no_etcd_is_refused(bad: str | list[str]) -> None:
+    with pytest.raises(ArgumentError, match="give auto, or endpoints such as h1:2379") as why:
+        etcds.parse(bad)
+    assert repr(bad) in str(why.value)
+
+
+# Start and stop
+
+
+def test_a_cluster_that_was_stopped_starts_again_with_all_its_names(operator: Operator) -> None:
+    begun = [operator.begin(number, "--detach") for number in range(2)]
+    pids = [operator.left_by(each) for each in begun]
+    own = etcds.read("job")
+    assert own is not None
+    assert told()["troubles"] == []
+    with clusters.open("job") as cluster:
+        assert [each.state for each in cluster.members] == ["serving", "serving"]
+        cluster.put("run/T", VALUES)
+    # Another process of a host waits to take over; it ends, too.
+    pids.append(operator.leave(0))
+    assert len(told()["nodes"]) == 2
+    ended = run("cluster", "stop", "job")
+    assert ended == (0, "2 nodes of job left; its etcd has ended; the pools stay\n", "")
+    wait_for("all processes end", lambda: all(map(is_gone, [*pids, own.pid])))
+    ended = run("cluster", "status", "job")
+    assert ended.code == CoordinatorError.exit_code
+    assert "the cluster and its etcd at" in ended.out
+    assert run("cluster", "stop", "job").out == "0 nodes of job left; the pools stay\n"
+    for number in range(2):
+        operator.leave(number)
+    with clusters.open("job") as cluster:
+        np.testing.assert_array_equal(cluster["run/T"][:], VALUES)
+        assert [each.state for each in cluster.members] == ["serving", "serving"]
+
+
+def test_an_etcd_ends_with_the_foreground_that_started_it(operator: Operator) -> None:
+    serves = operator.serve(0)
+    own = etcds.read("job")
+    assert own is not None
+    assert etcds.is_running("job")
+    serves.send_signal(signal.SIGTERM)
+    assert serves.wait(PATIENCE_S) == 0
+    assert is_gone(own.pid)
+    # Its data are there, and its port is the same, so others find it.
+    left = operator.leave(0)
+    again = etcds.read("job")
+    assert again is not None
+    assert (again.endpoint, again.pid != own.pid) == (own.endpoint, True)
+    assert [each["state"] for each in told()["nodes"]] == ["serving"]
+    # What is left behind outlives who left it.
+    os.kill(left, signal.SIGTERM)
+    wait_for("the node ends", lambda: is_gone(left))
+    assert etcds.is_running("job")
+    assert [each["state"] for each in told()["nodes"]] == ["away"]
+
+
+def test_an_etcd_is_where_its_file_says(operator: Operator, state: Path) -> None:
+    assert operator.left == []
+    file = state / "engram/clusters/job.d/etcd.json"
+
+    def ensured() -> etcds.Endpoints:
+        return etcds.ensure("job", "auto", lambda: "127.0.0.1")
+
+    begun = ensured()
+    assert begun.started
+    assert ensured() == (begun.endpoints, False)
+    assert etcds.ensure("job", "h1:2379", str) == (["h1:2379"], False)
+    assert etcds.end("job")
+    assert not etcds.end("job")
+    # It runs on another host: nobody can say here whether it does.
+    elsewhere = {"host": "h9", "endpoint": begun.endpoints[0], "pid": 7}
+    file.write_text(json.dumps(elsewhere))
+    assert ensured() == (begun.endpoints, False)
+    assert not etcds.end("job")
+    # It was ended there, and the home is one for both.
+    file.write_text(json.dumps({**elsewhere, "pid": 0}))
+    assert ensured().started
+    assert etcds.end("job")
+
+
+def test_nodes_of_other_hosts_stop_too(
+    operator: Operator, store: Etcd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    url = ",".join(store.endpoints)
+    serves = [operator.serve(number, "--etcd", url) for number in range(2)]
+    # Nothing is known where it is stopped.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    assert run("cluster", "stop", "job").code == NotFoundError.exit_code
+    ended = run("cluster", "stop", "job", "--etcd", url)
+    assert (ended.code, ended.out) == (0, "2 nodes of job left; the pools stay\n")
+    assert [each.wait(PATIENCE_S) for each in serves] == [0, 0]
+    assert store.members[0].is_running
+    states = [each["state"] for each in told("--etcd", url)["nodes"]]
+    assert states == ["away", "away"]
+
+
+# Status
+
+
+def test_status_says_what_is_wrong_and_what_to_do(operator: Operator, store: Etcd) -> None:
+    (url,) = store.endpoints
+    serves = operator.serve(0, "--etcd", url)
+    said = told()
+    assert (said["name"], said["etcd"][0]["endpoint"], said["troubles"]) == ("job", url, [])
+    (node,) = said["nodes"]
+    assert (node["state"], node["answers"], node["path"]) == (
+        "serving",
+        True,
+        str(operator.pool(0)),
+    )
+    serves.kill()
+    serves.wait()
+    (node,) = told()["nodes"]
+    (trouble,) = told()["troubles"]
+    assert (node["state"], node["answers"]) == ("serving", False)
+    assert f"engram cluster start job --pool {operator.pool(0)}" in trouble
+    # Its lease has ended, and whoever stops the cluster finds out.
+    assert run("cluster", "stop", "job").code == 0
+    said = told()
+    assert [each["state"] for each in said["nodes"]] == ["away"]
+    assert f"retire job {node['node']} --lost" in said["troubles"][0]
+    shown = run("cluster", "status", "job").out
+    assert re.search(rf"{node['node']} .* away .* no\n", shown)
+    assert f"epoch {said['epoch']}\netcd {url}: version 3." in shown
+    store.kill(0)
+    ended = run("cluster", "status", "job")
+    assert ended.code == CoordinatorError.exit_code
+    assert f"etcd {url}: does not answer\netcd at {url} is of no use: " in ended.out
+
+
+def test_a_cluster_without_nodes_says_how_to_start_one(store: Etcd) -> None:
+    said = told("--etcd", ",".join(store.endpoints))
+    assert said["nodes"] == []
+    assert "`engram cluster start job --pool PATH`" in said["troubles"][0]
+
+
+# Retire
+
+
+def test_a_node_goes_for_good_that_holds_nothing_alone(operator: Operator, store: Etcd) -> None:
+    url = ",".join(store.endpoints)
+    serves = [operator.serve(number, "--etcd", url) for number in range(2)]
+    with clusters.open("job") as cluster:
+        cluster.put("run/T", VALUES)
+        group = cluster.create_group("mine", node=cluster.members[0].node)
+        group["a"] = VALUES
+        first, second = (each.node for each in cluster.members)
+        place = [str(operator.pool(number)) for number in range(2)].index(cluster.members[0].path)
+        ended = run("cluster", "retire", "job", first)
+        assert ended.code == ArgumentError.exit_code
+        assert f"node {first} on " in ended.err
+        assert "'mine', 'run/T'" in ended.err
+        assert "--lost" in ended.err
+        with pytest.raises(ArgumentError, match="serves, so nothing of it is lost"):
+            cluster.retire(first, lost=True)
+        with pytest.raises(NotFoundError, match=r"'h9' is no node of 'job': there are .*\("):
+            cluster.retire("h9")
+        cluster.remove("mine")
+        cluster.remove("run/T")
+        cluster.retire(first)
+        assert [each.state for each in cluster.members] == ["lost", "serving"]
+        assert serves[place].wait(PATIENCE_S) == 0
+        cluster.put("run/T", VALUES)
+        assert list(cluster["run/T"].holders()) == [second]
+        np.testing.assert_array_equal(cluster["run/T"][:], VALUES)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="hosts of other names are made by root alone")
+def test_a_node_goes_whose_parts_another_has_too(operator: Operator, store: Etcd) -> None:
+    url = ",".join(store.endpoints)
+    hosts = ["h1", "h2"]
+    serves = [operator.serve(at, "--etcd", url, host=host) for at, host in enumerate(hosts)]
+    with clusters.open("job") as cluster:
+        array = cluster.put("run/T", VALUES, replicas=2)
+        ended = run("cluster", "retire", "job", "h1")
+        assert ended.code == 0, ended.err
+        assert ended.out.endswith(f"on h1 is gone for good; its pool was {operator.pool(0)}\n")
+        assert serves[0].wait(PATIENCE_S) == 0
+        assert {each.host: each.state for each in cluster.members} == {
+            "h1": "lost",
+            "h2": "serving",
+        }
+        np.testing.assert_array_equal(array[:], VALUES)
+        # Now the other is alone with it.
+        assert "'run/T'" in run("cluster", "retire", "job", "h2").err
+
+
+def test_a_node_that_is_given_up_is_not_waited_for(operator: Operator, store: Etcd) -> None:
+    url = ",".join(store.endpoints)
+    serves = operator.serve(0, "--etcd", url)
+    with clusters.open("job") as cluster:
+        cluster.put("run/T", VALUES)
+        (member,) = cluster.members
+    serves.kill()
+    serves.wait()
+    # Its lease has to end first.
+    wait_for(
+        "it is given up", lambda: run("cluster", "retire", "job", member.node, "--lost").code == 0
+    )
+    with clusters.open("job", pool=operator.home / "none") as cluster:
+        with pytest.raises(PartsLostError, match="are lost"):
+            cluster["run/T"][:]
+        assert [each.state for each in cluster.members] == ["lost"]
+    assert told()["troubles"] == []
+    # It comes back after all, with all it had.
+    operator.serve(0, "--etcd", url)
+    with clusters.open("job") as cluster:
+        np.testing.assert_array_equal(cluster["run/T"][:], VALUES)
+
+
+# Dask
+
+
+def test_workers_of_dask_serve_and_are_stopped(operator: Operator) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0"
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        options = ("--pool", str(operator.pool(0)), "--size", "64MiB", "--ttl", "3")
+        words = ("--scheduler", local.scheduler_address, "--host", "127.0.0.1")
+        ended = run("cluster", "start", "job", *options, *words)
+        assert (ended.code, ended.out) == (0, "1 node of job now\n"), ended.err
+        with clusters.open("job") as cluster:
+            cluster.put("run/T", VALUES)
+            np.testing.assert_array_equal(cluster["run/T"].dask().compute(), VALUES)
+        ended = run("cluster", "stop", "job")
+        assert ended.out == "1 node of job left; its etcd has ended; the pools stay\n", ended.err
+        standings = client.run(_standing)
+        wait_for("all end", lambda: set(client.run(_standing).values()) == {"ended"})
+        assert len(standings) == 2
+
+
+def test_a_cluster_starts_on_the_workers_of_a_client(operator: Operator, store: Etcd) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    from engram.cluster.plugin import NodePlugin  # noqa: PLC0415 - which needs distributed
+
+    assert issubclass(NodePlugin, distributed.WorkerPlugin)
+    options = {"threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(n_workers=1, **options) as local,
+        distributed.Client(local) as client,
+    ):
+        with clusters.start(
+            client, pool=operator.pool(0), name="job", etcd=store.endpoints, size="64 MiB", ttl=3
+        ) as cluster:
+            assert [each.state for each in cluster.members] == ["serving"]
+            cluster.put("run/T", VALUES)
+            # A worker that joins later takes part, too: it waits.
+            local.scale(2)
+            client.wait_for_workers(2, timeout=PATIENCE_S)
+            wait_for(
+                "both take part",
+                lambda: sorted(client.run(_standing).values()) == ["serves", "waits"],
+            )
+            np.testing.assert_array_equal(cluster["run/T"].dask().compute(), VALUES)
+        # Pages of the pool weigh no worker.
+        assert set(client.run(_weighs_its_own).values()) == {True}
+        assert clusters.stop("job").etcd_ended is False
+        wait_for("all end", lambda: set(client.run(_standing).values()) == {"ended"})
+
+
+def _weighs_its_own(dask_worker: Any) -> bool:
+    return bool(dask_worker.monitor.get_process_memory.func is own_bytes)
+
+
+def _standing(dask_worker: Any) -> str:
+    return str(dask_worker.plugins["engram-cluster-job"]._node.standing)
+
+
+# The guide
+
+
+def test_what_the_guide_shows_runs(home: Path, state: Path) -> None:
+    if why := why_not():
+        pytest.skip(why)
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    text = (ROOT / "docs/guide/cluster.md").read_text(encoding="utf-8")
+    shown = [each for each in blocks(text) if "tests/test_cluster_start.py" in each.reason]
+    start, use, stop, curl = shown
+    assert "curl" in curl.code
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    words = [replace(each, code=each.code.replace("/dev/shm/", f"{home}/")) for each in shown]
+    words[0] = replace(
+        words[0], code=start.code.replace("/dev/shm/job", f"{home}/job --host 127.0.0.1")
+    )
+    try:
+        said = run_blocks([words[0], words[1], words[3], words[2]], "cluster.md", home, env)
+    finally:
+        with contextlib.suppress(NotFoundError):
+            clusters.stop("job")
+    assert "is served as a node of job by process" in said[0]
+    assert said[1] == "3004.0 ['serving']\n"
+    assert said[2] == "3004.0\n"
+    assert said[3] == "1 node of job left; its etcd has ended; the pools stay\n"
+    assert (use.language, stop.language) == ("python", "sh")
+    assert (state / "engram/clusters/job.json").exists()
+
+
+def test_the_manifest_for_kubernetes_fits_together() -> None:
+    yaml = pytest.importorskip("yaml", reason="pyyaml is not installed")
+    path = ROOT / "examples/cluster/kubernetes.yaml"
+    assert "Untried" in path.read_text(encoding="utf-8")
+    all_of_it = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    services = {
+        each["metadata"]["name"]: each["spec"] for each in all_of_it if each["kind"] == "Service"
+    }
+    sets = [each for each in all_of_it if each["kind"] == "StatefulSet"]
+    assert len(services) + len(sets) == len(all_of_it) == 4
+    assert {each["apiVersion"] for each in sets} == {"apps/v1"}
+    for each in sets:
+        spec = each["spec"]
+        labels = spec["template"]["metadata"]["labels"]
+        assert spec["selector"]["matchLabels"] == labels
+        assert services[spec["serviceName"]]["selector"] == labels
+        assert services[spec["serviceName"]]["clusterIP"] == "None"
+        (container,) = spec["template"]["spec"]["containers"]
+        volumes = {own["name"] for own in spec["template"]["spec"].get("volumes", [])}
+        volumes |= {own["metadata"]["name"] for own in spec.get("volumeClaimTemplates", [])}
+        assert {own["name"] for own in container["volumeMounts"]} == volumes
+        if container["command"][0] == "engram":
+            nodes = container
+        else:
+            version = container["image"].rpartition(":v")[2]
+            native.check_etcd_version(version)
+    ports = {own["port"] for own in services["engram-etcd"]["ports"]}
+    words = nodes["command"]
+    (etcd,) = [word.removeprefix("--etcd=") for word in words if word.startswith("--etcd=")]
+    assert etcds.parse(etcd) == [f"http://engram-etcd:{port}" for port in ports]
+    assert "--host=$(POD_IP)" in words
+    assert [own["name"] for own in nodes["env"]] == ["POD_IP"]
+    # The command line takes these words, up to the first that is meant for a pod alone.
+    ended = run(
+        *words[1:4], *(word for word in words[4:] if "=" in word), "--scheduler=x", "--detach"
+    )
+    assert "leave --detach away" in ended.err
+
+
+# Errors
+
+
+def test_what_cannot_be_started_is_refused_and_leaves_nothing(
+    operator: Operator, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = operator.pool(0)
+    words = ("cluster", "start", "job", "--pool", pool, "--size", "64MiB", "--host", "127.0.0.1")
+    for more, kind, says in [
+        (("--etcd", "3"), ArgumentError, "'3' names no etcd: give auto, or endpoints"),
+        (("--etcd", "127.0.0.1:1"), CoordinatorError, "no etcd answers at 127.0.0.1:1"),
+        (("--host", "no.such.host.invalid"), UnsupportedError, "give --host an address"),
+        (("--scheduler", "tcp://h1:1", "--detach"), ArgumentError, "leave --detach away"),
+        (("--scheduler", "nothing://"), ArgumentError, "such as tcp://h1:8786"),
+    ]:
+        ended = run(*words, *more)
+        assert (ended.code, ended.out) == (kind.exit_code, ""), ended
+        assert says in ended.err
+    monkeypatch.setenv("PATH", "/nowhere")
+    for more in ((), ("--detach",)):
+        ended = run(*words, *more)
+        assert ended.code == UnsupportedError.exit_code, ended
+        assert "there is no program etcd in PATH: install" in ended.err
+        assert "give --etcd URL" in ended.err
+    assert run("cluster", "start", "a/b", "--pool", pool).code == ArgumentError.exit_code
+    for verb in (("status", "job"), ("stop", "job"), ("retire", "job", "h1")):
+        ended = run("cluster", *verb)
+        assert ended.code == NotFoundError.exit_code
+        assert "nothing is known here of the cluster 'job'" in ended.err
+        ended = run("cluster", *verb, "--etcd", "h1")
+        assert ended.code == ArgumentError.exit_code
+    assert not list(state.rglob("*.json"))
+
+
+def test_a_pool_of_another_cluster_is_refused(operator: Operator, state: Path) -> None:
+    engram.create(operator.pool(0), size="64 MiB").close()
+    (operator.pool(0) / "cluster.toml").write_text('cluster = "other"\nnode = "n1"\nport = 0\n')
+    ended = run("cluster", "start", "job", "--pool", operator.pool(0))
+    assert ended.code == ArgumentError.exit_code
+    assert f'{operator.pool(0)} is of cluster "other", not of "job": name another pool' in ended.err
+    assert not list(state.rglob("*.json"))
