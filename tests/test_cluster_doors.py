@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import fsspec
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
+import zarr
 
 import engram
 from cluster.rig import Rig, rigged, wait_for
+from documents import blocks, run
 from engram import cluster as clusters
 from engram.cluster.boxes import raw_of
 from engram.cluster.natives import native
+from engram.paths import ClusterPath
+from engram.zarr import ClusterStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("own_state")
 VALUES = np.arange(240 * 50, dtype="f8").reshape(240, 50)
@@ -422,6 +426,21 @@ def test_a_node_that_is_away_is_told_and_is_no_damage(rig: Rig) -> None:
     assert "not looked at: " in printed
 
 
+def test_nodes_that_speak_tls_are_asked_with_certificates(home: Path) -> None:
+    with rigged(home, secure=True) as rig:
+        for number in range(2):
+            rig.serve(number, host=f"h{number}")
+        opened = rig.open()
+        part = opened.put("T", VALUES, parts=(2, 1), replicas=2).parts[0]
+        report = opened.verify()
+        assert report, report.problems
+        assert report.skipped == []
+        assert report.counts["copies"] == 4
+        damaged(rig, 1, f"{part.uuid}/0")
+        (problem,) = opened.verify().problems
+        assert "part 0 of 'T' at h1 " in problem
+
+
 # Cards
 
 
@@ -594,4 +613,147 @@ def test_one_of_two_who_make_a_file_of_one_name_is_refused(rig: Rig) -> None:
         assert fs.cat(name) == b"other"
 
 
-UNUSED = (io, os, Any)
+# Zarr and xarray
+
+
+def test_arrays_of_a_cluster_are_zarrs_with_a_chunk_for_each_part(rig: Rig) -> None:
+    opened = filled(rig)
+    for reader in (opened, rig.open()):
+        store = ClusterStore(ClusterPath(reader, "run"))
+        root = zarr.open_group(store, mode="r")
+        assert sorted(root.array_keys()) == ["T", "y"]
+        array = root["T"]
+        assert (array.shape, array.chunks, array.dtype) == ((240, 50), (60, 50), np.dtype("f8"))
+        assert array.metadata.dimension_names == ("y", "x")
+        assert dict(array.attrs) == {"units": "K"}
+        np.testing.assert_array_equal(array[...], VALUES)
+        np.testing.assert_array_equal(array[50:70, ::7], VALUES[50:70, ::7])
+    odd = np.arange(7 * 5, dtype=">i4").reshape(7, 5)
+    opened.put("run/odd", odd, parts=(3, 2))
+    opened.put("run/none", np.zeros((0, 3)))
+    opened.put("run/one", np.float32(2.5))
+    whole = zarr.open_group(ClusterStore("engram://job"), mode="r")
+    np.testing.assert_array_equal(whole["run/odd"][...], odd)
+    assert whole["run/none"].shape == (0, 3)
+    assert whole["run/one"][()] == 2.5
+    assert whole["orbits/o3"][...].tolist() == [3, 3, 3]
+    assert whole["orbits"].attrs["title"] == "all"
+    assert bytes(whole["orbits/deep/notes"][...]) == b"some words"
+    assert sorted(whole.group_keys()) == ["mine", "orbits", "run"]
+    store = ClusterStore("engram://job/run")
+    again = pickle.loads(pickle.dumps(store))
+    assert again == store
+    dataset = xr.open_zarr(again, consolidated=False)
+    np.testing.assert_array_equal(dataset["T"].values, VALUES)
+    with pytest.raises(FileNotFoundError):
+        zarr.open_array(ClusterStore("engram://job"), path="absent", mode="r")
+    with pytest.raises(engram.ArgumentError, match="no URL of a cluster"):
+        ClusterStore("/dev/shm/pool")
+
+
+def test_a_zarr_array_is_never_read_as_another_generation(rig: Rig) -> None:
+    opened = filled(rig)
+    array = zarr.open_array(ClusterStore("engram://job/run"), path="T", mode="r")
+    opened.put("run/T", VALUES + 1, parts=(4, 1))
+    with pytest.raises(engram.NotFoundError, match="open it again"):
+        array[...]
+
+
+def test_what_zarr_writes_in_a_batch_is_published_together(rig: Rig) -> None:
+    opened = filled(rig)
+    store = ClusterStore("engram://job/run")
+    with pytest.raises(engram.ArgumentError, match=r"store\.batch"):
+        zarr.create_array(store, name="U", shape=(4,), dtype="f8")
+    assert opened.names("run") == ["run/T", "run/y"]
+    with store.batch():
+        made = zarr.create_array(
+            store,
+            name="deep/U",
+            data=VALUES,
+            chunks=(100, 50),
+            dimension_names=("y", "x"),
+            attributes={"units": "m", "levels": [1, 2]},
+        )
+        made[5] = -1
+        zarr.open_array(store, path="y", mode="r+")[:3] = 9
+        assert made[5, 7] == -1
+        assert opened.names("run") == ["run/T", "run/y"]
+        assert opened["run/y"][1] == 1
+    expected = VALUES.copy()
+    expected[5] = -1
+    found = opened["run/deep/U"]
+    np.testing.assert_array_equal(found[...], expected)
+    assert (found.dims, found.sealed, len(found.parts)) == (("y", "x"), True, 3)
+    assert found.attrs["units"] == "m"
+    assert found.attrs["levels"].tolist() == [1, 2]
+    assert opened["run/y"][:5].tolist() == [9, 9, 9, 3, 4]
+    assert opened["run/y"].dims == ("y",)
+    with pytest.raises(ZeroDivisionError), store.batch():
+        zarr.create_array(store, name="V", data=VALUES)
+        1 / 0  # noqa: B018 - it raises
+    assert "run/V" not in opened
+    with store.batch():
+        root = zarr.open_group(store, mode="a")
+        del root["deep/U"]
+        root.create_array("W", data=np.arange(3))
+    assert opened.names("run") == ["run/T", "run/W", "run/y"]
+    with pytest.raises(engram.ArgumentError, match="have no place"), store.batch():
+        zarr.open_group(store, mode="a").attrs["title"] = "x"
+    below = ClusterStore(opened["orbits"])
+    with below.batch():
+        root = zarr.open_group(below, mode="a")
+        root.attrs["title"] = "new"
+        root.create_array("z", data=np.arange(4.0), chunks=(2,))
+    assert opened["orbits/z"][...].tolist() == [0, 1, 2, 3]
+    assert rig.open()["orbits"].attrs["title"] == "new"
+    dataset = xr.Dataset({"S": (("y", "x"), VALUES)}, {"y": np.arange(240)})
+    with store.batch():
+        dataset.to_zarr(store, mode="a", consolidated=False)
+    np.testing.assert_array_equal(opened["run/S"][...], VALUES)
+    with pytest.raises(ValueError, match=r"read-only|read only"):
+        ClusterStore("engram://job/run", read_only=True).batch()
+
+
+def test_zarrs_own_files_lie_below_a_group_by_their_url(rig: Rig) -> None:
+    opened = filled(rig)
+    root = zarr.open_group("engram://job/orbits/model.zarr", mode="w")
+    root.create_array("T", data=VALUES, chunks=(60, 50))
+    np.testing.assert_array_equal(
+        zarr.open_group("engram://job/orbits/model.zarr", mode="r")["T"][...], VALUES
+    )
+    assert "zarr.json" in opened["orbits/model.zarr"]
+    with pytest.warns(engram.EngramWarning, match="store of Zarr's itself"):
+        assert "model.zarr" not in list(
+            zarr.open_group(ClusterStore("engram://job/orbits"), mode="r").keys()
+        )
+
+
+def test_a_group_of_names_opens_as_a_dataset_by_its_url(rig: Rig) -> None:
+    opened = filled(rig)
+    with xr.open_dataset("engram://job/run", engine="engram") as found:
+        np.testing.assert_array_equal(found["T"].values, VALUES)
+        assert found["T"].attrs["units"] == "K"
+        assert found["y"].dims == ("y",)
+    with xr.open_dataset("engram://job", engine="engram", group="run") as found:
+        assert set(found.variables) == {"T", "y"}
+    with pytest.raises(engram.NotFoundError, match="no arrays right below"):
+        xr.open_dataset("engram://job/none", engine="engram")
+    np.testing.assert_array_equal(opened.open_xarray("run")["T"].values, VALUES)
+
+
+# The guide
+
+ROOT = Path(__file__).resolve().parents[1]
+RUN_HERE = "tests/test_cluster_doors.py runs it on one"
+
+
+@pytest.mark.parametrize("name", ["command-line", "fsspec", "zarr", "xarray"])
+def test_what_the_guide_shows_of_clusters_runs(rig: Rig, name: str, tmp_path: Path) -> None:
+    for number in range(2):
+        rig.serve(number)
+    text = (ROOT / f"docs/guide/{name}.md").read_text(encoding="utf-8")
+    wanted = [each for each in blocks(text) if RUN_HERE in each.reason]
+    assert wanted
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    printed = run(wanted, name, tmp_path, environment)
+    assert "".join(printed).strip()

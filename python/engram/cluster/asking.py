@@ -11,7 +11,8 @@ import http.client
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
-from engram.errors import FencedError, NodeAwayError, NotFoundError
+from engram.cluster import certificates
+from engram.errors import AccessError, FencedError, NodeAwayError, NotFoundError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from engram.cluster.cluster import Member
 
 _PIECE = 1 << 20
-_STATUS = {404: NotFoundError, 421: NodeAwayError, 503: FencedError}
+_STATUS = {403: AccessError, 404: NotFoundError, 421: NodeAwayError, 503: FencedError}
 
 
 class PartThere(NamedTuple):
@@ -67,6 +68,8 @@ def ask_part(
         If the node does not answer, or is another member by now.
     FencedError
         If the node is no member for the moment.
+    AccessError
+        If the certificate is of a user who may not have it.
 
     """
     host, _, port = member.address.rpartition(":")
@@ -99,8 +102,11 @@ def _connection(
 ) -> http.client.HTTPConnection:
     if tls is None:
         return http.client.HTTPConnection(host, port, timeout=deadline)
-    context = ssl.create_default_context(cafile=str(tls / "ca.pem"))
-    # A certificate of a cluster names a node, and no host.
-    context.check_hostname = False
-    context.load_cert_chain(tls / "member.pem", tls / "member.key")
+    own = certificates.files_of(tls) if not (tls / "user.pem").exists() else _of_user(tls)
+    context = ssl.create_default_context(cafile=str(own["ca"]))
+    context.load_cert_chain(own["cert"], own["key"])
     return http.client.HTTPSConnection(host, port, timeout=deadline, context=context)
+
+
+def _of_user(tls: Path) -> dict[str, Path]:
+    return {"ca": tls / "ca.pem", "cert": tls / "user.pem", "key": tls / "user.key"}

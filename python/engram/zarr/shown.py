@@ -101,7 +101,7 @@ class Shown:
 
         """
         if self.dtype.kind == "T":
-            return _encoded(_engram.read(namespace, self.oid, self.dtype, self.shape))
+            return encoded_texts(_engram.read(namespace, self.oid, self.dtype, self.shape))
         if self.is_chunked:
             return self._chunk(namespace, place)
         itemsize = self.dtype.itemsize
@@ -169,7 +169,7 @@ def of_array(
     info = _engram.object_info(member._namespace, member._id)
     is_blob = isinstance(member, Blob)
     dtype, shape = (BYTE, (member.nbytes,)) if is_blob else (info.dtype, tuple(info.shape))
-    stored = _stored(dtype)
+    stored = stored_as(dtype)
     if dtype.kind == "T":
         chunks = tuple(max(1, length) for length in shape)
     else:
@@ -189,9 +189,9 @@ def of_array(
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
             "chunk_key_encoding": _KEYS,
             "fill_value": kind.to_json_scalar(fill, zarr_format=3),
-            "codecs": _codecs(kind, dtype, level),
+            "codecs": codecs_of(kind, dtype, level),
             "attributes": said,
-            "dimension_names": _dimension_names(info.dims, path, len(shape)),
+            "dimension_names": dimension_names_of(info.dims, path, len(shape)),
             "storage_transformers": [],
         }
     return shown, _spelled(told), left_out
@@ -203,7 +203,7 @@ def of_group(group: Group) -> tuple[bytes, dict[str, str]]:
     return _spelled(_HEAD | {"node_type": "group", "attributes": said}), left_out
 
 
-def _stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype of values in Zarr's chunks: the same, wherever Zarr can have it so."""
     stored = documents.stored(dtype)
     if dtype.kind == "T" or dtype.names is not None:
@@ -217,7 +217,8 @@ def _zstd_level(codec: str | None) -> int | None:
     return int(level or _ZSTD_LEVEL) if name == "zstd" else None
 
 
-def _codecs(kind: Any, dtype: np.dtype[Any], level: int | None) -> list[dict[str, Any]]:
+def codecs_of(kind: Any, dtype: np.dtype[Any], level: int | None) -> list[dict[str, Any]]:
+    """Return the codecs of chunks: of strings, or of the items' bytes and what encodes these."""
     if dtype.kind == "T":
         return [_STRINGS]
     codecs = [_bytes_codec(kind, dtype)]
@@ -234,7 +235,7 @@ def _bytes_codec(kind: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
     return {"name": "bytes", "configuration": {"endian": "big" if is_big else "little"}}
 
 
-def _dimension_names(dims: list[str] | None, path: str, ndim: int) -> list[str]:
+def dimension_names_of(dims: list[str] | None, path: str, ndim: int) -> list[str]:
     """Return the names of dimensions: invented ones, as xarray needs some, if there are none."""
     name = path.rpartition("/")[2]
     return [f"{name}_dim_{axis}" for axis in range(ndim)] if dims is None else list(dims)
@@ -256,7 +257,7 @@ def _attributes(member: Any, dtype: np.dtype[Any] | None) -> tuple[dict[str, Any
     return said, left_out
 
 
-def _encoded(values: Any) -> np.ndarray[Any, Any]:
+def encoded_texts(values: Any) -> np.ndarray[Any, Any]:
     """Return strings as one chunk of Zarr's."""
     texts = np.asarray(values).astype(object).reshape(-1)
     return np.frombuffer(numcodecs.VLenUTF8().encode(texts), BYTE)

@@ -115,7 +115,7 @@ class View(ZarrStore):  # type: ignore[misc] # mypy does not read zarr
 
     def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
         """Give a document, or a chunk on the pool's own memory, or a part of it."""
-        path, place = _parsed(key)
+        path, place = parsed(key)
         if place is None:
             document = self._document(path)
             if document is None:
@@ -143,7 +143,7 @@ class View(ZarrStore):  # type: ignore[misc] # mypy does not read zarr
 
     async def exists(self, key: str) -> bool:
         """Whether there is such a document or chunk."""
-        path, place = _parsed(key)
+        path, place = parsed(key)
         if place is None:
             return self._document(path) is not None
         shown = self._shown(path)
@@ -151,7 +151,7 @@ class View(ZarrStore):  # type: ignore[misc] # mypy does not read zarr
 
     async def getsize(self, key: str) -> int:
         """Tell how many bytes a document or a chunk has."""
-        path, place = _parsed(key)
+        path, place = parsed(key)
         shown = None if place is None else self._shown(path)
         if shown is not None and place is not None and shown.has(place) and not shown.is_encoded:
             return shown.nbytes
@@ -338,7 +338,7 @@ class View(ZarrStore):  # type: ignore[misc] # mypy does not read zarr
 
     def _indices(self, prefix: str) -> Iterator[str]:
         """Yield the names that come next in the keys of chunks."""
-        path, place = _parsed(prefix)
+        path, place = parsed(prefix)
         shown = None if place is None else self._shown(path)
         if shown is None or place is None or len(place) >= len(shown.grid) or 0 in shown.grid:
             return
@@ -404,7 +404,7 @@ def view(group: Group, *, chunk_bytes: str | SupportsIndex | None = runs.CHUNK_B
     return View(group, chunk_bytes=limit)
 
 
-def _parsed(key: str) -> tuple[str, _Place | None]:
+def parsed(key: str) -> tuple[str, _Place | None]:
     """Return the node of a key, and the place of a chunk; None for a document."""
     names = key.split("/")
     if names[-1] == DOCUMENT:
