@@ -25,6 +25,7 @@ from engram.cluster.boxes import Box, raw_of
 from engram.cluster.natives import native
 from engram.cluster.space import pool_here
 from engram.errors import (
+    AccessError,
     BusyError,
     CorruptError,
     EngramError,
@@ -200,7 +201,7 @@ class _Verifying:
             if self._is_current(path, manifest):
                 self._problems.append(f"{what}: it is not there")
             return False
-        except BusyError as error:
+        except (BusyError, AccessError) as error:
             self._skipped[f"{what}: {error}"] = None
             return False
         self._counts["copies"] += 1
@@ -283,7 +284,7 @@ class _Verifying:
                 found = ask_part(
                     holder, uuid, number, deadline=self._deadline, tls=self._tls, whole=True
                 )
-            except (NotFoundError, BusyError) as error:
+            except (NotFoundError, BusyError, AccessError) as error:
                 if self._is_current(path, manifest):
                     self._skipped[f"{what}: {error}"] = None
                 continue
@@ -307,7 +308,7 @@ class _Verifying:
             except NotFoundError:
                 if self._is_current(path, manifest):
                     self._problems.append(f"{what}: it is not there")
-            except BusyError as error:
+            except (BusyError, AccessError) as error:
                 self._skipped[f"{what}: {error}"] = None
 
     # What no manifest names
