@@ -20,8 +20,9 @@ from fsspec.spec import AbstractFileSystem
 from fsspec.transaction import Transaction
 from fsspec.utils import stringify_path
 
-import engram
 from engram import cluster as clusters
+from engram.array import Array
+from engram.blob import Blob
 from engram.cluster import ClusterArray, ClusterGroup
 from engram.cluster.far import FarBlob, FarObject
 from engram.cluster.known import Known, check_name, read
@@ -348,7 +349,7 @@ class ClusterFileSystem(EngramFileSystem):
             raise FileTakenError(f"{place.path} exists: mode 'wb' replaces it")
         if is_group(there):
             raise IsGroupError(f"{place.path} is a group, and no file: write to a name in it")
-        if not isinstance(there, FarBlob | engram.Blob):
+        if not isinstance(there, FarBlob | Blob):
             raise IsArrayError(
                 f"{place.path} is an array, which is not written as a file: cluster[path][...] = "
                 "values writes to it, or remove it first"
@@ -379,7 +380,7 @@ class ClusterFileSystem(EngramFileSystem):
             return
         if source == target:
             return
-        if isinstance(thing, FarBlob | engram.Blob):
+        if isinstance(thing, FarBlob | Blob):
             self.pipe_file(target.path, bytes(thing[:]), attrs=attrs)
             return
         with Told(target.path):
@@ -508,7 +509,7 @@ def _entry(path: str, thing: Any) -> Entry:
         about = thing._info()
         nbytes, told = thing.nbytes, {"ino": thing._id}
         told |= {"created": about.created / 10**9, "mtime": about.modified / 10**9}
-    if isinstance(thing, FarBlob | engram.Blob):
+    if isinstance(thing, FarBlob | Blob):
         return {"name": path, "size": nbytes, "type": "file", **told}
     if not hasattr(thing, "dtype"):  # a table
         return {"name": path, "size": nbytes, "type": "directory", **told}
@@ -520,7 +521,7 @@ def _bytes_of(thing: Any, path: str) -> NDArray[np.uint8]:
     """Give the bytes of a file or an array, of one moment."""
     if is_group(thing):
         raise IsGroupError(f"{path} is a group, and no file: list it with ls")
-    if isinstance(thing, engram.Blob | engram.Array):
+    if isinstance(thing, Blob | Array):
         return bytes_of(thing, path)
     if isinstance(thing, FarBlob):
         return np.frombuffer(bytes(thing), np.uint8)

@@ -5,11 +5,11 @@ key is a blob, found at that path below the group, and what zarr reads are views
 memory (`store.py`). `view(group)` shows what is in a pool already as Zarr arrays, for reading: a
 chunk of an array that lies in one piece is a part of its memory (`view.py`).
 
-`ClusterStore("engram://NAME/run")` is both of a cluster: it shows arrays over nodes, each chunk from
-where its part lies, and publishes what is written within a batch (`clusters.py`, `nodes.py`).
+`ClusterStore("engram://NAME/run")` is both of a cluster: it shows arrays over nodes, each chunk
+from where its part lies, and publishes what is written within a batch (`clusters.py`, `nodes.py`).
 
-The first two are asked by zarr in its own thread, one call after the other, and answer there: a look-up and
-a copy of some KiB take less time than handing them to another thread would.
+The first two are asked by zarr in its own thread, one call after the other, and answer there: a
+look-up and a copy of some KiB take less time than handing them to another thread would.
 """
 
 from typing import Any
