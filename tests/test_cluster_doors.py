@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -196,6 +197,9 @@ def test_a_query_says_which_nodes_are_missing(rig: Rig) -> None:
     assert "have not answered" in said("query", "engram://job", "n >= 0", code=17)
     found = said("query", "engram://job", "n >= 0", "--partial", "--paths", code=4).split()
     assert found == there
+    assert clusters.open("job").query("n >= 0", partial=True).missing.keys() == {
+        each.node for each in opened.members if each.node != opened.node
+    }
 
 
 def test_an_array_is_sealed_by_publish(rig: Rig) -> None:
@@ -480,6 +484,30 @@ def test_a_cluster_and_an_array_show_themselves(rig: Rig) -> None:
     assert "1 of them not there" in card
     assert "away" in card
     assert "engram-card" in opened["run/T"]._repr_html_()
+
+
+class Tags(HTMLParser):
+    """What is open of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        del attrs
+        if tag not in {"br", "wbr", "img"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_cards_close_what_they_open(rig: Rig) -> None:
+    opened = filled(rig)
+    for thing in (opened, opened["run/T"]):
+        page = Tags()
+        page.feed(thing._repr_html_())
+        assert page.open == []
 
 
 def struck(opened: clusters.Cluster) -> list[clusters.Member]:

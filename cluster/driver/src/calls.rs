@@ -12,6 +12,8 @@
 //! Only members may call: a call runs whatever it says, as the node's user. So calls are taken by
 //! TLS alone, where the caller's certificate says who it is.
 
+use std::time::Duration;
+
 use engram_protocol::Rules;
 use engram_protocol::manifest::Holder;
 use engram_protocol::map::State;
@@ -24,6 +26,10 @@ use crate::routes::Routes;
 
 /// The most bytes of a call, and of what it gives.
 const CALL_MOST: u64 = 16 << 30;
+/// A caller waits for an answer longer than a node waits for the end of a call.
+const MARGIN: Duration = Duration::from_secs(15);
+/// Bytes a second that are waited for.
+const SLOWEST: u64 = 1 << 20;
 
 /// What a node says of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +53,17 @@ pub trait Caller: Send + Sync + 'static {
 impl Cluster {
     /// Sends a call to a node, asks for it, or gives it up.
     pub fn call(&self, node: &str, method: Method, number: &str, body: &[u8]) -> Result<Called> {
+        match self.called(node, method, number, body)? {
+            // It has another life since the map was read: nothing was begun.
+            Called::Unreached(_) => {
+                self.read_map()?;
+                self.called(node, method, number, body)
+            }
+            called => Ok(called),
+        }
+    }
+
+    fn called(&self, node: &str, method: Method, number: &str, body: &[u8]) -> Result<Called> {
         let map = self.map();
         let found = map.node(node).filter(|(entry, _)| entry.state == State::Serving);
         let map = if found.is_some() { map } else { self.read_map()? };
@@ -57,7 +74,10 @@ impl Cluster {
         if !map.is_member(&holder, Rules::ALL) {
             return Err(Cluster::away(&map, &[holder], "the object"));
         }
-        let ask = Ask { deadline: self.deadline, most_bytes: CALL_MOST, ..Ask::default() };
+        // What a call takes and gives may be large; how long it runs is no matter of this.
+        let sending = Duration::from_secs(body.len() as u64 / SLOWEST);
+        let deadline = self.deadline + MARGIN + sending;
+        let ask = Ask { deadline, most_bytes: CALL_MOST, ..Ask::default() };
         let number = target::encode_query(number);
         let target = format!("/calls/{number}?member={:x}", entry.member);
         let (address, none) = (&entry.identity.address, Headers::default());
@@ -65,6 +85,9 @@ impl Cluster {
             Ok(answer) if answer.status == 200 => Ok(Called::Ended(answer.body)),
             Ok(answer) if answer.status == 202 => Ok(Called::GoesOn),
             Ok(answer) if answer.headers.get("Engram-Call").is_some() => Ok(Called::Unknown),
+            Ok(answer) if [421, 503].contains(&answer.status) => {
+                Ok(Called::Unreached(refusal(&answer, &entry.identity.host).to_string()))
+            }
             Ok(answer) => Err(refusal(&answer, &entry.identity.host)),
             Err(error) => {
                 if error.is_of_the_way() {

@@ -35,6 +35,10 @@ class ConflictError(BusyError):
     """Another process changed meanwhile what a method was about to change."""
 
 
+class MovedError(ConflictError):
+    """The object has moved to another home while it was waited for: it is to be locked there."""
+
+
 class WentFarError(ConflictError):
     """The object has moved to another node meanwhile: what was asked of it is asked of it there."""
 

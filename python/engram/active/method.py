@@ -19,7 +19,7 @@ from typing import (
 import numpy as np
 
 from engram.active.analysis import Traits, traits_of
-from engram.active.errors import ConflictError, WentFarError, gone
+from engram.active.errors import ConflictError, MovedError, WentFarError, gone
 from engram.active.transaction import Transaction, local
 from engram.errors import ArgumentError, NotFoundError
 
@@ -238,6 +238,9 @@ def call(obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs:
         transaction.read_only = method.read_only
         try:
             return _run(transaction, obj, method, args, kwargs)
+        except MovedError:
+            if not left:
+                raise
         except WentFarError:
             if not obj._home.is_far:  # it is another object that went
                 raise
@@ -260,7 +263,7 @@ def _run(
     transaction.checks_views = traits.fills
     try:
         if traits.changes:
-            transaction.lock(obj, method.timeout)
+            _lock(transaction, obj, method.timeout)
         else:
             transaction.known = (obj, obj._home.modified(obj._gid))
     except NotFoundError:
@@ -279,13 +282,34 @@ def _run(
     return result
 
 
+def _lock(transaction: Transaction, obj: "ActiveObject", timeout: float) -> None:
+    """Lock an object; who waited for one that has moved meanwhile has no lock of it.
+
+    Raises
+    ------
+    MovedError
+        If it has moved to another home of this process; it is to be locked there.
+    WentFarError
+        If it has moved to another node.
+
+    """
+    place = (obj._home, obj._gid)
+    transaction.lock(obj, timeout)
+    if (obj._home, obj._gid) == place and not obj._follow():
+        return
+    transaction.unlock_one(place)
+    if obj._home.is_far:
+        raise WentFarError(f"{obj!r} was moved by another process meanwhile: do it again")
+    raise MovedError(f"{obj!r} was moved meanwhile: do it again")
+
+
 def _within(
     outer: Transaction, obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs: Any
 ) -> Any:
     """Run a method within another one's transaction; if it raises, its changes are taken back."""
     traits = method.traits(type(obj))
     if traits.changes:
-        outer.lock(obj, method.timeout)
+        _lock(outer, obj, method.timeout)
     before = outer.read_only, outer.pre_copy
     outer.read_only |= method.read_only
     outer.checks_views |= traits.fills

@@ -523,26 +523,28 @@ class ActiveObject(Twins, Versions, Placing):
         there = _live(home, gid)
         if there is not None:
             return there
+        for _ in range(ways.MOST_TRIES):
+            # Other nodes may be asked: nobody waits for that who makes a handle of what is here.
+            home, gid = ways.end_of(home, gid) if not home.is_far else (home, gid)
+            if home.is_far:
+                return home.handle(gid, cls)  # type: ignore[attr-defined, no-any-return]
+            there = _live(home, gid)
+            if there is not None:
+                return there
+            try:
+                stored = home.notes(gid, CLASS)
+                replica_of = home.notes(gid, REPLICA_OF)
+            except NotFoundError:
+                raise gone("active", gid) from None
+            if stored != "":  # else somebody has moved it since
+                break
+        if not stored:
+            raise NotFoundError(f"the group {gid:#x} is no active object")
+        kind = classes.class_of(home, stored, cls)
         with _making:
-            for _ in range(ways.MOST_TRIES):
-                if home.is_far:
-                    return home.handle(gid, cls)  # type: ignore[attr-defined, no-any-return]
-                home, gid = ways.end_of(home, gid)
-                if home.is_far:
-                    continue
-                there = _live(home, gid)
-                if there is not None:
-                    return there
-                try:
-                    stored = home.notes(gid, CLASS)
-                    replica_of = home.notes(gid, REPLICA_OF)
-                except NotFoundError:
-                    raise gone("active", gid) from None
-                if stored != "":  # else somebody has moved it since
-                    break
-            if not stored:
-                raise NotFoundError(f"the group {gid:#x} is no active object")
-            kind = classes.class_of(home, stored, cls)
+            there = _live(home, gid)
+            if there is not None:
+                return there
             made = kind.__new__(kind)
             made._become(home, gid)
             made._replica_of = replica_of

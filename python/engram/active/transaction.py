@@ -186,6 +186,13 @@ class Transaction:
             lock.__enter__()
             self._locks[key] = lock
 
+    def unlock_one(self, place: tuple[Any, int]) -> None:
+        """Let go of the lock on what has been an object."""
+        home, gid = place
+        lock = self._locks.pop((home.key, gid), None)
+        if lock is not None:
+            lock.__exit__(None, None, None)
+
     def changes_life(self, obj: Any) -> None:
         """Note that this thread itself has moved an object, or consolidated one: no conflict."""
         self._of(obj).begin_again()

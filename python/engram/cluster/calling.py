@@ -8,6 +8,7 @@ any other its caller is told that it may have run.
 """
 
 import pickle
+import threading
 import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,7 @@ import numpy as np
 from engram.active.errors import MethodError, WorkerDiedError
 from engram.active.workers.call import RemoteTraceback
 from engram.active.workers.wire import Thrown
-from engram.errors import ArgumentError, NodeAwayError
+from engram.errors import ArgumentError, EngramError, NodeAwayError
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
@@ -47,6 +48,8 @@ class Ask(NamedTuple):
     """The method or field."""
     content: bytes
     """The arguments, pickled: whoever runs the call takes them out."""
+    ended: list[str] = []  # noqa: RUF012 - never changed in place
+    """Numbers of calls whose ends have been heard of: the node may forget them."""
 
 
 def packed(content: Any, what: str) -> bytes:
@@ -89,6 +92,8 @@ class Caller:
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         self._threads: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+        self._ended: dict[str, list[str]] = {}
 
     def call(self, node: str, ask: Ask, label: str, *, again: bool) -> tuple[str, Any]:
         """Have a node do something; once at most, unless it may be done `again`.
@@ -103,13 +108,22 @@ class Caller:
             If the process that ran it died.
 
         """
-        body, number = pickle.dumps(tuple(ask), protocol=5), uuid.uuid4().hex
+        heard, number = self._heard(node), uuid.uuid4().hex
+        body = pickle.dumps(tuple(ask._replace(ended=heard)), protocol=5)
         answer = self._answer(node, number, body, label, again=again)
         if len(answer) > _LARGE:
-            with suppress(NodeAwayError):
+            with suppress(EngramError):
                 self._cluster._native.call(node, "DELETE", number, b"")
+        else:
+            with self._lock:
+                self._ended.setdefault(node, []).append(number)
         how, content = pickle.loads(answer)  # noqa: S301 - of a member, as its certificate proves
         return how, content
+
+    def _heard(self, node: str) -> list[str]:
+        """Give the numbers of calls to a node whose ends have been heard of."""
+        with self._lock:
+            return self._ended.pop(node, [])
 
     def _answer(self, node: str, number: str, body: bytes, label: str, *, again: bool) -> bytes:
         natives, deadline = self._cluster._native, self._cluster.deadline
@@ -144,6 +158,8 @@ class Caller:
 
     def submit(self, work: Any, *args: Any) -> "Future[Any]":
         """Do something in a thread: a call that others need not wait for."""
+        if not self._cluster.is_open:
+            raise ArgumentError(f"the cluster {self._cluster.name!r} is closed: open it again")
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="engram-call")
         return self._threads.submit(work, *args)

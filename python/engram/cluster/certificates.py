@@ -9,8 +9,8 @@ import fcntl
 import ipaddress
 import os
 import socket
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -33,16 +33,23 @@ def make_authority(name: str, folder: Path | None = None) -> Path:
     bare = known.check_name(name)
     path = own_folder(bare) if folder is None else folder
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # another process may be about to
+    with _locked(path):  # another process may be about to
         if not (path / "ca.pem").exists():
             for left in ("ca.key", "users.key", "users.pem"):  # of a process that was killed
                 (path / left).unlink(missing_ok=True)
         native.make_authority(path, bare)
+    return path
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes of this user from writing in a folder of certificates."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(descriptor)
-    return path
 
 
 def of_node(name: str, tls: str | os.PathLike[str] | None, address: str) -> Path | None:
@@ -134,6 +141,10 @@ def certify(
         If there is no authority.
 
     """
+    if isinstance(hosts, str):
+        hosts = [hosts]
+    if user is not None and (type(user) is not int or not 0 <= user < 1 << 32):
+        raise ArgumentError(f"user={user!r} is no uid: give the number of a user")
     if (user is None) == (not hosts):
         raise ArgumentError("a certificate is of a host, by its names, or of a user: give one")
     source = own_folder(name) if authority is None else Path(authority)
@@ -159,9 +170,11 @@ def files_of(folder: Path, *, host: str | None = None) -> dict[str, Path]:
     member = folder / "member.pem"
     if member.exists():
         return {"ca": folder / "ca.pem", "cert": member, "key": folder / "member.key"}
-    own = f"files-{socket.gethostname()}"
+    own = f"files-{socket.gethostname()}-{host or 'here'}".replace(":", "_")
     hosts = [host] if host is not None else []
-    native.certify_host(folder, hosts, folder, own)
+    with _locked(folder):  # a pair that another process has made is taken as it is
+        if not all((folder / f"{own}.{kind}").exists() for kind in ("pem", "key")):
+            native.certify_host(folder, hosts, folder, own)
     return {
         "ca": folder / "ca.pem",
         "cert": folder / f"{own}.pem",

@@ -683,6 +683,15 @@ def _home_named(backend: Any) -> Any:
     return None
 
 
+def _location_of(home: Any) -> str | None:
+    """Name a home of this host as other nodes of its cluster do."""
+    for cluster in list(_all_open):
+        if cluster.node is not None and home.key[0] == cluster.pool.uuid:
+            return homes.location_of(cluster, cluster.node, home.key[1])
+    return None
+
+
+far.locators.append(_location_of)
 far.finders.append(_home_elsewhere)
 far.namers.append(_home_named)
 

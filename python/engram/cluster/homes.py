@@ -8,6 +8,7 @@ object is. If it has moved, the node that it left says where to, which is follow
 import inspect
 import pickle
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from engram.active.code import classes
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
 
 _MOST_MOVES: Final = 100
+_ASKED: Final = 32
+"""Nodes that are asked at once."""
 _THERE: Final = frozenset(
     {
         "add_alias",
@@ -195,10 +198,18 @@ class NodeHome(far.FarHome):
         if name in _PLACES:
             args = tuple(map(self._sent, args))
             kwargs = {key: self._sent(value) for key, value in kwargs.items()}
-        return self._of(obj, "call", name, (args, kwargs), again=again)
+        given = self._of(obj, "call", name, (args, kwargs), again=again)
+        if name == "move" and obj._home.is_far:
+            self._of(obj, "look", "", (), again=True)  # it says where the object is now
+        return given
 
     def _sent(self, backend: Any) -> Any:
         """Give a backend as every node knows it."""
+        if isinstance(backend, str) and not backend.startswith("engram://"):
+            raise ArgumentError(
+                f"{backend!r} is a path, and an object of another node knows no path of this one: "
+                "name a node of the cluster, such as engram://job/h2"
+            )
         if not isinstance(backend, str | int | bool | None):
             home: Any = backend_of(backend).home
             if home.is_far:
@@ -392,11 +403,11 @@ def place_of_alias(cluster: "Cluster", alias: str) -> tuple[Any, int]:
         if gid is not None:
             return home, gid
     others = [home for home in homes if home.is_far]
-    waiting = [cluster._caller.submit(asked, home) for home in others]
-    for home, each in zip(others, waiting, strict=True):
-        gid = each.result()
-        if gid is not None:
-            return home, gid
+    # Threads of their own: those of calls may all be taken by methods that ask for aliases.
+    with ThreadPoolExecutor(max(1, min(len(others), _ASKED))) as at_once:
+        for home, gid in zip(others, at_once.map(asked, others), strict=True):
+            if gid is not None:
+                return home, gid
     if away:
         raise NodeAwayError(f"no node that answers has the alias {alias!r}; {away[0]}")
     raise AliasNotFoundError(f"no object of the cluster {cluster.name!r} has the alias {alias!r}")

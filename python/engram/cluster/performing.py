@@ -14,7 +14,7 @@ from engram.active import using
 from engram.active.code import classes
 from engram.active.errors import ClassUnknownError, ObjectDeletedError, gone
 from engram.active.object import ActiveObject
-from engram.active.places import moving, parcels, ways
+from engram.active.places import far, moving, parcels, ways
 from engram.active.places.placing import DEVICE, REPLICA_OF
 from engram.active.stored.home import Home
 from engram.active.stored.layout import CLASS, OUTSIDE
@@ -39,9 +39,9 @@ def perform(home: Home, opened: Any, facts: tuple[Any, ...], request: bytes) -> 
 def done(home: Home, request: bytes) -> bytes:
     """Do what another node asks, in a process that has the cluster open."""
     ask = Ask(*pickle.loads(request))  # noqa: S301 - of a member, as its certificate proves
-    home = using.other_namespace(home, ask.namespace)
-    _have_classes(home)
     try:
+        home = using.other_namespace(home, ask.namespace)
+        _have_classes(home)
         if ask.verb in _ASKED or ask.verb == "look":
             end, gid = ways.end_of(home, ask.gid)
             if end.is_far:
@@ -115,8 +115,23 @@ def _of_object(home: Home, gid: int, ask: Ask) -> bytes:
     else:
         delattr(obj, ask.name)
         result = None
+    if ask.name == "get_all_locations":
+        result = list(map(_as_others_know, result))
     what = f"{type(obj).__qualname__}.{ask.name} was run and committed, but what it gave"
     return packed(result, what)
+
+
+def _as_others_know(location: str) -> str:
+    """Give a backend of this node as other nodes name it."""
+    if location.startswith("engram://"):
+        return location
+    path, _, namespace = location.partition("#")[0].partition("?")
+    home = using.at_path(path, namespace or "default")
+    for name in far.locators:
+        found = name(home)
+        if found is not None:
+            return str(found)
+    return location
 
 
 def _namespace(home: Home) -> Any:
@@ -225,5 +240,9 @@ _VERBS: Final[dict[str, Callable[..., Any]]] = {
     "settle": _settle,
     "stored_class": _stored_class,
 }
-QUICK: Final = frozenset({"by_alias", "is_there", "look", "notes", "settle", "stored_class"})
-"""What needs no worker: it runs no method, and waits for none."""
+QUICK: Final = frozenset({*_VERBS, "look"})
+"""What needs no worker: it runs no method, and waits for none that does."""
+LOOKS: Final = frozenset(
+    {"by_alias", "is_there", "keep_for_others", "look", "notes", "settle", "stored_class"}
+)
+"""What of it may be done again, so that nobody need remember it."""

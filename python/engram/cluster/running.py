@@ -19,7 +19,7 @@ from engram.active.stored.home import home_of
 from engram.active.workers.call import Call
 from engram.active.workers.executor import Executor
 from engram.cluster.calling import FAILED, Ask
-from engram.cluster.performing import QUICK, done, perform
+from engram.cluster.performing import LOOKS, QUICK, done, perform
 from engram.errors import BusyError
 from engram.pool import open as open_pool
 
@@ -31,9 +31,11 @@ _WAIT_S: Final = 2.0
 _WAITING: Final = 24
 """So many answers wait at once: the node's other answers need threads, too."""
 _KEPT_S: Final = 300.0
-"""How long what a call gave is kept for those who have not heard of it."""
-_MOST: Final = 100_000
-"""Calls at once, those included that are kept."""
+"""How long after its end it is kept what a call gave, if nobody says that it came."""
+_KEPT_BYTES: Final = 1 << 30
+"""So much of that is kept at most; the oldest goes first."""
+_MOST: Final = 10_000
+"""Calls that run or wait at once."""
 
 
 class Runner:
@@ -46,7 +48,10 @@ class Runner:
         self._path = pool
         self._workers = workers
         self._lock = threading.Lock()
-        self._calls: OrderedDict[str, tuple[float, Future[Any]]] = OrderedDict()
+        self._calls: dict[str, Future[Any]] = {}
+        self._ended: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        """Of calls that have ended, in that order, when, and how many bytes they gave."""
+        self._bytes = 0
         self._waiting = threading.BoundedSemaphore(_WAITING)
         self._pool: Pool | None = None
         self._home: Any = None
@@ -55,26 +60,29 @@ class Runner:
 
     def __call__(self, method: str, number: str, body: bytes) -> bytes | bool:
         """Begin a call, ask for it, or give it up: what it gave, or whether it goes on."""
-        quick = None
+        if method == "POST":
+            ask = Ask(*pickle.loads(body))  # noqa: S301 - of a member, as it has proven
+            if ask.verb in LOOKS:
+                with self._lock:
+                    self._check(ask.ended)
+                return self._done(body)
         with self._lock:
             if method == "DELETE":
-                self._calls.pop(number, None)
+                self._forget(number)
                 return False
-            found = self._calls.get(number)
-            if found is None and method == "GET":
+            future = self._calls.get(number)
+            if future is None and method == "GET":
                 return False
-            if found is None:
-                self._forget()
-                self._check()
-                ask = Ask(*pickle.loads(body))  # noqa: S301 - of a member, as it has proven
-                if ask.verb in QUICK:
-                    quick = Future[Any]()
-                    found = self._calls[number] = (time.monotonic(), quick)
-                else:
-                    found = self._calls[number] = (time.monotonic(), self._begun(ask, body))
-        future = found[1]
-        if quick is not None:
-            self._do(quick, body)
+            begins = future is None
+            if future is None:
+                self._check(ask.ended)
+                future = self._calls[number] = (
+                    Future() if ask.verb in QUICK else self._begun(ask, body)
+                )
+        if begins:
+            future.add_done_callback(lambda done: self._has_given(number, done))
+            if ask.verb in QUICK:
+                future.set_result(self._done(body))
         if not future.done() and self._waiting.acquire(blocking=False):
             try:
                 with suppress(TimeoutError):
@@ -83,21 +91,39 @@ class Runner:
                 self._waiting.release()
         return _answer(future) if future.done() else True
 
-    def _forget(self) -> None:
-        """Forget calls that ended long ago; refuse more than there may be."""
-        old = time.monotonic() - _KEPT_S
-        while self._calls:
-            number, (begun, future) = next(iter(self._calls.items()))
-            if begun > old or not future.done():
-                break
-            del self._calls[number]
-        if len(self._calls) >= _MOST:
-            raise BusyError(f"{_MOST} calls wait at this node: try it again later")
+    def _has_given(self, number: str, future: "Future[Any]") -> None:
+        """Note the end of a call; forget what ended long ago, and what is too much."""
+        size = 0 if future.exception() is not None else len(future.result())
+        now = time.monotonic()
+        with self._lock:
+            if number not in self._calls:
+                return
+            self._ended[number] = (now, size)
+            self._bytes += size
+            while self._ended:
+                oldest, (ended, _) = next(iter(self._ended.items()))
+                if ended > now - _KEPT_S and (self._bytes <= _KEPT_BYTES or oldest == number):
+                    break
+                self._forget(oldest)
 
-    def _check(self) -> None:
-        """Refuse calls at the end; else open the pool, if it is not; the caller has the lock."""
+    def _forget(self, number: str) -> None:
+        """Forget a call; the caller has the lock."""
+        self._calls.pop(number, None)
+        _, size = self._ended.pop(number, (0.0, 0))
+        self._bytes -= size
+
+    def _check(self, heard: list[str]) -> None:
+        """Refuse calls at the end, and too many; forget those whose ends have been heard of.
+
+        The pool is opened if it is not yet. The caller has the lock.
+        """
+        for number in heard:
+            if number in self._ended:
+                self._forget(number)
         if self._has_ended:
             raise BusyError("this node is about to end: try it again")
+        if len(self._calls) - len(self._ended) >= _MOST:
+            raise BusyError(f"{_MOST} calls run at this node: try it again later")
         if self._home is None:
             self._pool = open_pool(self._path)
             self._home = home_of(self._pool)
@@ -112,14 +138,11 @@ class Runner:
         crew.submit(call)
         return call.future
 
-    def _do(self, future: "Future[Any]", body: bytes) -> None:
+    def _done(self, body: bytes) -> bytes:
         """Do at once what needs no worker."""
         opened, facts = self._said
-        try:
-            opened(*facts)
-            future.set_result(done(self._home, body))
-        except BaseException as error:  # noqa: BLE001 - it is the caller's
-            future.set_exception(error)
+        opened(*facts)
+        return done(self._home, body)
 
     def end(self) -> None:
         """Take no more calls; end the workers when those that run are done."""

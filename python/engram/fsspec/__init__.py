@@ -8,7 +8,8 @@ groups are directories, and arrays are shown as what they are (`entry.py`). What
 pool's own memory (`reading.py`); what is written is a new blob, there whole or not at all
 (`writing.py`, `change.py`), and several of them in one commit (`transaction.py`). `filesystem.py`
 is the interface that fsspec asks for, `tree.py` what becomes of names, and `errors.py` the built-in
-exceptions that its users expect.
+exceptions that its users expect. `cluster.py` has the files of a cluster, `engram://NAME/...`: what
+stands where others have a host is its name, and a pool's URL has a third slash there.
 
 fsspec finds the file system by its entry point, so nobody needs to import this module.
 """

@@ -121,6 +121,10 @@ def follows(method: Callable[P, R]) -> Callable[P, R]:
     return asked
 
 
+locators: Final[list[Callable[[Any], str | None]]] = []
+"""What names a home of this process's own as other nodes name it; None if no cluster has it."""
+
+
 def find(uuid: str, namespace: str) -> FarHome | None:
     """Give the home of a pool on another node, if a cluster has it."""
     for finder in finders:

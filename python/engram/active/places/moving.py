@@ -21,13 +21,15 @@ from engram.active.places.placing import REPLICA_OF, TIES, Backend
 from engram.active.places.ways import LEFT, end_of, full, settle
 from engram.active.stored.home import Home
 from engram.active.stored.identity import ByIdentity
-from engram.active.stored.layout import ALIASES_OF, ARRIVING, CLASS, MOVED, OUTSIDE
+from engram.active.stored.layout import ALIASES_OF, ARRIVING, CLASS, FROM_AFAR, MOVED, OUTSIDE
 from engram.active.stored.meanwhile import again
 from engram.active.transaction import local, locked
 from engram.errors import BusyError, EngramError, NotFoundError
 
 _TRIES: Final = 100
 _PATIENCE: Final = 60.0
+_FORMER: Final = "former"
+"""In a parcel, the copy that a try before has left."""
 
 
 def move(obj: Any, target: Backend) -> None:
@@ -102,8 +104,12 @@ def _move_far(here: "Here", there: Any) -> bool:
     left, aliases = obj._noted(LEFT) or [], obj._noted(ALIASES_OF) or []
     notes[LEFT] = left
     (only,) = parcel.objects
+    # A copy of a try before this one is taken again.
+    former = getattr(obj, "_copied", None)
+    notes[_FORMER] = former[1] if former is not None and former[0] == there.key else None
     parcel = parcel._replace(objects=[only._replace(notes=notes, aliases=tuple(aliases))])
     number = there.arrive(parcel)
+    obj._copied = (there.key, number)
 
     def leave() -> None:
         with home.batch():
@@ -117,6 +123,7 @@ def _move_far(here: "Here", there: Any) -> bool:
 
     again(leave)
     home.live.pop(gid, None)
+    obj._copied = None
     obj._become(there, number)
     with suppress(EngramError):  # whoever finds it there looks here, and sees that it has moved
         there.settle(number)
@@ -138,7 +145,7 @@ def arrive(home: Home, parcel: Any) -> int:
             home.note(there, MOVED, None)
             home.note(there, CLASS, kept[only.cls])
         home.note(there, ARRIVING, only.source)
-        home.note(there, OUTSIDE, 1)
+        home.note(there, OUTSIDE, FROM_AFAR)
         parcels.unpack(home, parcel, [there])
         others = [each for each in left if (each[0], each[2]) != home.key]
         home.note(there, LEFT, [*others, only.source])
@@ -157,6 +164,11 @@ def _note_here(home: Home, left: list[Any], only: Any) -> int | None:
     for each in left:
         if (each[0], each[2]) == home.key and home.is_there(each[3]):
             return int(each[3])
+    former = only.notes.get(_FORMER)
+    if former is not None:
+        with suppress(NotFoundError):
+            if home.notes(former, ARRIVING) == only.source:
+                return int(former)
     for alias in only.aliases:
         with suppress(EngramError):
             gid = home.by_alias(alias)

@@ -30,7 +30,7 @@ from engram.active.stored.identity import ByIdentity
 from engram.active.stored.layout import ALIASES_OF, CLASS, SHARING
 from engram.active.stored.meanwhile import again, unless_changed
 from engram.active.transaction import local
-from engram.errors import BusyError, NotFoundError
+from engram.errors import BusyError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,6 +67,11 @@ class Versions:
         """
         home = self._stored_home("new_version")
         target = backend_of(backend_id, home)
+        if target.home.is_far:
+            raise UnsupportedError(
+                f"a version of {self!r} cannot be made on another node ({target}): make it where "
+                "the object is, or new_replica() there"
+            )
         first, chain = self._line()
         between = [each._reference_from(target.home) for each in chain]
         notes = {ORIGINAL: first._reference_from(target.home), CHAIN: between or None}
@@ -155,6 +160,11 @@ class Versions:
         there = ways.end_of(*ways.place_of(home, reference))
         had = there[0].live.get(there[1])  # somebody has it in hand
         original = self._at(home, reference)
+        if original._home.is_far:
+            raise UnsupportedError(
+                f"{self!r} cannot be consolidated: its original has moved to {original._home!r}; "
+                "move it back first"
+            )
         ending = [self, *self._between(home, original)]
         if any(each._home.key != original._home.key for each in ending):
             undoing.refuse_batch(f"consolidating {self!r}, which lies elsewhere than its original,")

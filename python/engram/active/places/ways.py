@@ -18,13 +18,14 @@ from engram.active import using
 from engram.active.errors import gone
 from engram.active.places import far
 from engram.active.stored.home import Home
-from engram.active.stored.layout import ARRIVING, CLASS, MOVED, OUTSIDE
+from engram.active.stored.layout import ARRIVING, CLASS, FROM_AFAR, MOVED, OUTSIDE
 from engram.active.stored.records import GIDS
 from engram.errors import (
     AccessError,
     ArgumentError,
     BusyError,
     CorruptError,
+    FormatError,
     NotFoundError,
 )
 
@@ -121,7 +122,12 @@ def has_arrived(home: Home, gid: int) -> bool:
         return True
     try:
         before, number = place_of(home, source)
-    except (AccessError, NotFoundError):
+    except (AccessError, FormatError, NotFoundError):
+        if home.notes(gid, OUTSIDE) == FROM_AFAR:
+            raise BusyError(
+                f"the object {gid:#x} in {home.pool_path!r} was about to come from another node of "
+                "a cluster, and only that knows whether it did: open the cluster first"
+            ) from None
         return True
     try:
         return bool(before.notes(number, MOVED) == full(home, gid))

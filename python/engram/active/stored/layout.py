@@ -13,5 +13,7 @@ LINKS: Final = "__links__"
 MOVED: Final = "__moved__"
 ARRIVING: Final = "__arriving__"
 OUTSIDE: Final = "__outside__"
+FROM_AFAR: Final = 2
+"""What `OUTSIDE` is of a copy that another node is about to move here; else 1."""
 HELD: Final = "__held__"
 SHARING: Final = "__sharing__"

@@ -11,7 +11,7 @@ from engram.cli import describe, terminal
 from engram.cli.app import LEFT_OUT
 from engram.cli.over_nodes import facts
 from engram.cluster.listing import found_at, is_group
-from engram.errors import ArgumentError, PartialResultError
+from engram.errors import ArgumentError
 
 if TYPE_CHECKING:
     from engram.cluster import Cluster, Hit, Hits
@@ -42,7 +42,7 @@ def query_(
     found = _found(cluster, expression, below, order_by, limit, partial=partial)
     for node, why in sorted(found.missing.items()):
         host = facts.hosts_of(cluster).get(node, "?")
-        terminal.warn(f"without {host} ({node}): {why}", PartialResultError.__name__)
+        terminal.note(f"without {host} ({node}): {why}")
     if count:
         terminal.print_json(len(found)) if json else terminal.say(str(len(found)))
     elif names or paths:
