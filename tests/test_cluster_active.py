@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -320,6 +321,55 @@ def test_a_call_whose_worker_dies_is_told_and_the_next_one_runs(secure: Rig) -> 
         block.die()
     assert block.count == 0
     assert block.add() == 1
+
+
+def test_calls_of_threads_count_while_the_object_moves_to_and_fro(secure: Rig) -> None:
+    """One that waited for the lock of an object that has gone does not run on what it was."""
+    c = secure.open(0)
+    block = Block(np.arange(4.0))
+    block.make_persistent(backend_id=c)
+    done: list[int] = []
+    is_over = threading.Event()
+
+    def adds() -> None:
+        while not is_over.is_set():
+            try:
+                block.add(0)
+            except engram.BusyError:
+                continue
+            done.append(1)
+
+    threads = [threading.Thread(target=adds) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(10):
+        for member in (far(c), near(c)):
+            with contextlib.suppress(engram.BusyError):
+                block.move(member)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert block.count == len(done) > 0
+
+
+def test_a_node_that_was_started_again_is_called_as_the_member_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with rigged(tmp_path, secure=True) as rig:
+        rig.serve(0)
+        other = rig.serve(1)
+        c = rig.open(0)
+        before = far(c)
+        block = Block(np.arange(4.0))
+        block.make_persistent("again", backend_id=before)
+        assert block.add() == 1
+        assert other.stdin is not None
+        other.stdin.close()
+        other.wait()
+        rig.serve(1)
+        assert block.add() == 2
+        assert far(c).id != before.id
 
 
 def test_a_script_whose_module_no_node_has_is_run_by_its_stored_source(

@@ -42,6 +42,8 @@ pub enum Called {
     Unknown,
     /// The node could not be reached, for this reason: nothing was begun.
     Unreached(String),
+    /// The connection broke off, for this reason: it may have begun.
+    Broken(String),
 }
 
 /// Who runs calls, in the process that serves a node.
@@ -95,6 +97,7 @@ impl Cluster {
                 }
                 match error {
                     WireError::Unreachable(why) => Ok(Called::Unreached(why)),
+                    error if error.is_of_the_way() => Ok(Called::Broken(error.to_string())),
                     error => Err(error.into()),
                 }
             }
@@ -129,7 +132,7 @@ impl Routes {
         let answer = match called {
             Called::Ended(bytes) => Response::new(200, bytes),
             Called::GoesOn => Response::new(202, ""),
-            Called::Unknown | Called::Unreached(_) => {
+            Called::Unknown | Called::Unreached(_) | Called::Broken(_) => {
                 Response::new(404, "this call was never begun here\n")
                     .with("Engram-Call", "unknown")
             }

@@ -13,7 +13,7 @@ use engram_protocol::manifest::{Holder, Manifest};
 use engram_wire::Method;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyString};
+use pyo3::types::{PyBool, PyBytes, PyString, PyTuple};
 
 use crate::buffer::{Bytes, BytesMut};
 use crate::certificates::tls;
@@ -314,7 +314,7 @@ impl Cluster {
 
     /// Sends a call to a node (`POST`), asks for it (`GET`), or gives it up (`DELETE`). Gives what
     /// it gave; true where it goes on, false where it was never begun there; or as text why the
-    /// node could not be reached.
+    /// node could not be reached, or in a tuple, why the connection broke off.
     fn call<'py>(
         &self,
         py: Python<'py>,
@@ -330,6 +330,7 @@ impl Cluster {
             Called::GoesOn => Ok(PyBool::new(py, true).to_owned().into_any()),
             Called::Unknown => Ok(PyBool::new(py, false).to_owned().into_any()),
             Called::Unreached(why) => Ok(PyString::new(py, &why).into_any()),
+            Called::Broken(why) => Ok(PyTuple::new(py, [why])?.into_any()),
         }
     }
 

@@ -233,6 +233,11 @@ def call(obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs:
     outer = local.transaction
     if outer is not None:
         return _within(outer, obj, method, args, kwargs)
+    return _run_again(obj, method, args, kwargs)
+
+
+def _run_again(obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs: Any) -> Any:
+    """Run a method as a transaction; again where others have moved the object, or changed it."""
     for left in range(MOST_RUNS, -1, -1):
         transaction = Transaction()
         transaction.read_only = method.read_only

@@ -132,13 +132,12 @@ class Caller:
         while True:
             try:
                 said = natives.call(node, method, number, body if method == "POST" else b"")
-            except NodeAwayError as error:
-                if method == "POST":
-                    may_run = True  # it was sent, and nobody knows whether it came
-                said = f"{error}"
-                method = "GET" if may_run else "POST"
+            except NodeAwayError as error:  # as the map has it
+                raise NodeAwayError(f"{label}: {error}; {_whether(may_run)}") from None
             if isinstance(said, bytes):
                 return said
+            if isinstance(said, tuple):  # it was sent, and nobody knows whether it came
+                (said,), method, may_run = said, "GET", True
             if isinstance(said, str):
                 if time.monotonic() > until:
                     raise NodeAwayError(f"{label}: {said}; {_whether(may_run)}")

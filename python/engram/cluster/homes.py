@@ -323,6 +323,8 @@ def _done_here(obj: Any, verb: str, name: str, content: Any) -> Any:
         return getattr(obj, name)(*args, **kwargs)
     if verb == "get":
         return getattr(obj, name)
+    if verb == "look":
+        return None
     if verb == "set":
         setattr(obj, name, content[0])
     else:

@@ -67,6 +67,11 @@ impl Link {
 
     /// Whether the other side has closed the connection, or sent what nobody has asked for.
     pub(crate) fn is_stale(&self) -> bool {
+        // What has come may be tickets of TLS, behind which the end is not seen yet.
+        let mut end = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        if !matches!(poll(&mut end, Some(&Timespec::default())), Ok(0)) {
+            return true;
+        }
         let mut byte = [0];
         match rustix::net::recv(&self.socket, &mut byte, rustix::net::RecvFlags::PEEK) {
             // Under TLS the other side may send tickets at any time.
