@@ -4,6 +4,8 @@
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
+    // Where a section begins and ends is no other library's concern.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,start-stop-visibility=hidden");
     println!("cargo:rerun-if-changed=build.rs");
     let files = ["src/variadic.c", "src/streams.c", "src/asynchronous.c", "src/memory.c"];
     for file in files {
