@@ -1,5 +1,6 @@
 """An open cluster: names that are looked up, made and removed."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from engram.cluster.verifying import ClusterReport, verify
 from engram.errors import (
     ArgumentError,
     ConflictError,
+    CoordinatorError,
     ExistsError,
     NodeAwayError,
     NotFoundError,
@@ -653,10 +655,18 @@ _all_open: "WeakSet[Cluster]" = WeakSet()
 
 def _home_elsewhere(uuid: str, namespace: str) -> homes.NodeHome | None:
     for cluster in list(_all_open):
-        found = homes.home_in(cluster, uuid, namespace)
-        if found is not None:
-            return found
+        # One whose etcd is away says nothing of another's nodes.
+        with contextlib.suppress(CoordinatorError):
+            found = homes.home_in(cluster, uuid, namespace)
+            if found is not None:
+                return found
     return None
+
+
+def _has_node(cluster: Cluster, node: str) -> bool:
+    with contextlib.suppress(CoordinatorError):
+        return any(each["node"] == node for each in cluster._nodes())
+    return False
 
 
 def _home_named(backend: Any) -> Any:
@@ -668,7 +678,7 @@ def _home_named(backend: Any) -> Any:
         return homes.home_of_node(backend, backend.node or serving[0])
     if isinstance(backend, Member):
         for cluster in list(_all_open):
-            if any(each["node"] == backend.node for each in cluster._nodes()):
+            if _has_node(cluster, backend.node):
                 return homes.home_of_node(cluster, backend.node)
         raise NotFoundError(f"no cluster that is open here has the node {backend.node}: open it")
     if isinstance(backend, str) and backend.startswith("engram://"):
