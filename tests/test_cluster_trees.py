@@ -6,6 +6,7 @@ import contextlib
 import pickle
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -355,3 +356,23 @@ def test_two_who_make_one_group_have_one(rig: Rig) -> None:
             with contextlib.suppress(engram.BusyError):
                 group[str(who)] = np.arange(who + 1)
         assert all(name in both[0] for name in names)
+
+
+def test_threads_find_what_is_there_while_others_miss_what_is_not(rig: Rig) -> None:
+    rig.serve(0)
+    c = rig.open(0)
+    group = c.create_group("g")
+    group["there"] = np.arange(3.0)
+
+    def found(_: int) -> float:
+        return float(c["g/there"][2])
+
+    def missed(_: int) -> str:
+        with pytest.raises(engram.NotFoundError) as caught:
+            c["g/not"]
+        return type(caught.value).__name__
+
+    with ThreadPoolExecutor(4) as at_once:
+        finds, misses = at_once.map(found, range(100)), at_once.map(missed, range(100))
+        assert set(finds) == {2.0}
+        assert set(misses) == {"NotFoundError"}

@@ -178,13 +178,13 @@ class Cluster:
 
         """
         name = checked(path)
-        for root, group in self._trees.items():
+        for root, group in list(self._trees.items()):
             if name.startswith(f"{root}/"):
                 try:
                     return group[name[len(root) + 1 :]]
                 except (NotFoundError, NodeAwayError):
                     # The group may have been replaced.
-                    del self._trees[root]
+                    self._trees.pop(root, None)  # or another thread has
                     break
         found = self._find(name)
         if found is None:
