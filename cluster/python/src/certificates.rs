@@ -1,9 +1,9 @@
 //! A cluster's certificates, as folders have them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use engram_driver::error::Error;
-use engram_wire::{Authority, Credentials, Tls, Who};
+use engram_wire::{Authority, Credentials, Tls};
 use pyo3::prelude::*;
 use rustix::system::uname;
 
@@ -93,21 +93,4 @@ pub fn certify_host(
 pub fn certify_user(authority: PathBuf, uid: u32, out: PathBuf) -> PyResult<()> {
     let issued = Authority::read(&authority).and_then(|authority| authority.user(uid));
     issued.and_then(|own| own.write(&out, USER)).map_err(failed)
-}
-
-/// Whom the certificate of a folder speaks for: the cluster, and the uid of a user.
-#[pyfunction]
-pub fn certified(folder: PathBuf) -> PyResult<(String, Option<u32>)> {
-    let own = tls(Some(&folder), &[])?.expect("a folder was given");
-    let uid = match own.own().who {
-        Who::User(uid) => Some(uid),
-        Who::Member(_) => None,
-    };
-    Ok((own.own().cluster.clone(), uid))
-}
-
-/// Whether a folder has an authority.
-#[pyfunction]
-pub fn has_authority(folder: PathBuf) -> bool {
-    Path::new(&folder).join("ca.key").exists()
 }

@@ -20,9 +20,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _cluster {
     #[pymodule_export]
-    use crate::certificates::{
-        certified, certify_host, certify_user, has_authority, make_authority,
-    };
+    use crate::certificates::{certify_host, certify_user, make_authority};
     #[pymodule_export]
     use crate::cluster::{Cluster, Draft, NewPart};
     #[pymodule_export]

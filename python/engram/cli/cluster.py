@@ -291,6 +291,11 @@ def certify(
         made = make_authority(name, folder.absolute())
         terminal.say(f"{made} is the authority of {name}: whoever reads it is of the cluster")
         return
+    if (user is None) == (not host):
+        raise ArgumentError(
+            "a certificate is of a host or of a user: give --host, once for each of its names, or "
+            "--user; --authority makes what issues them"
+        )
     uid = None if user is None else _uid_of(user)
     made = issue(name, folder, hosts=host or [], user=uid)
     whom = f"user {user}, who reads" if user is not None else f"{', '.join(host or [])}"
