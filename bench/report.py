@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from bench.harness import Bound, Line
 
 HERE = Path(__file__).resolve().parent
-SCALES = {"ms": 1e3, "us": 1e6, "B": 1.0, "x": 1.0, "%": 100.0, "MiB": 2.0**-20}
+SCALES = {
+    "ms": 1e3,
+    "us": 1e6,
+    "B": 1.0,
+    "x": 1.0,
+    "%": 100.0,
+    "MiB": 2.0**-20,
+    "TTL": 1.0,
+    "": 1.0,
+}
 PACKAGES = (
     *("engram", "numpy", "h5py", "netCDF4", "zarr", "lmdb", "vineyard", "duckdb", "adios2"),
     *("redis", "hiredis", "dataclay"),
@@ -54,7 +63,8 @@ def rows(line: Line) -> list[tuple[str, str, str, str, str]]:
 
 def amount(line: Line, name: str) -> str:
     """Return a contestant and its median, in the line's unit."""
-    return f"{name} {median(line.samples[name]) * SCALES[line.unit]:.3g} {line.unit}"
+    value = median(line.samples[name]) * SCALES[line.unit]
+    return f"{name} {value:.3g} {line.unit}".rstrip()
 
 
 def required(bound: Bound, unit: str) -> str:
@@ -67,7 +77,7 @@ def required(bound: Bound, unit: str) -> str:
         case "time":
             return f"at most {bound.limit:g} x the time"
         case "value":
-            return f"at most {bound.limit * SCALES[unit]:g} {unit}"
+            return f"at most {bound.limit * SCALES[unit]:g} {unit}".rstrip()
         case "show":
             return ""
 

@@ -65,12 +65,12 @@ def main() -> int:
                 setting.tell(f"{time.monotonic() - start:5.0f} s  {line.title}")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+    held: dict[str, Any] = report.contents(found, quick=chosen.quick, absent=absent)
+    report.write(chosen.out, held)
     console.print(report.table(found))
     for line in found:
         for remark in line.remarks:
             console.print(f"{line.title}: {remark}")
-    held: dict[str, Any] = report.contents(found, quick=chosen.quick, absent=absent)
-    report.write(chosen.out, held)
     missed = sum(met is False for line in found for _, _, met in line.judged())
     console.print(f"\n{missed} bounds missed; {chosen.out}")
     return 1 if missed and chosen.strict else 0
