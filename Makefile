@@ -161,12 +161,13 @@ fuzz: ## Nonsense to what reads queries, media, traces (FUZZ_SECONDS=60 for each
 
 PREFIX ?= /usr/local
 install: ## The C library, its headers, pkg-config and CMake files, into PREFIX (DESTDIR=...)
-	$(call step,Building the library,cargo build --quiet --release -p engram-capi)
+	$(call step,Building the libraries,cargo build --quiet --release -p engram-capi \
+		-p engram-cluster-c)
 	$(call step,Installing into $(DESTDIR)$(PREFIX),\
 		capi/install.sh $(or $(CARGO_TARGET_DIR),target)/release $(DESTDIR)$(PREFIX))
 
-HEADERS := engram.h engram/base.hpp engram.hpp pmemcpy/types.hpp \
-	$(addprefix pmemcpy/,pmemcpy.hpp pmemcpy.h memcpy.h)
+HEADERS := engram.h engram_cluster.h engram/base.hpp engram.hpp \
+	$(addprefix pmemcpy/,types.hpp cluster.hpp pmemcpy.hpp pmemcpy.h memcpy.h)
 STRICT := -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x
 HEADER := cargo run --quiet -p engram-header --
 
@@ -267,8 +268,10 @@ $(BIN)/.cluster: $(BIN)/.built $(wildcard cluster/*/Cargo.toml) $(shell find clu
 	@touch $@
 
 # What tests install (`prefix` in tests/conftest.py).
-$(BIN)/.library: $(BIN)/.installed $(RUST) capi/Cargo.toml $(wildcard capi/src/*.rs)
-	$(call step,Building the C library (a minute or two),cargo build --quiet --release -p engram-capi)
+$(BIN)/.library: $(BIN)/.installed $(RUST) $(wildcard capi/Cargo.toml capi/*/Cargo.toml) \
+		$(wildcard capi/src/*.rs capi/*/src/*.rs)
+	$(call step,Building the C libraries (a minute or two),cargo build --quiet --release \
+		-p engram-capi -p engram-cluster-c)
 	@touch $@
 
 .fuzz-%: fuzz/tools/bin/cargo-fuzz

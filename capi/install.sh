@@ -14,7 +14,7 @@ put() { # mode, folder, files ...
 	install -m "$mode" "$@" "$folder"
 }
 
-put 644 include "$own/include/engram.h" "$own/include/engram.hpp" "$own/include/efs-api.h"
+put 644 include "$own"/include/*.h "$own/include/engram.hpp"
 put 644 include/engram "$own/include/engram/base.hpp"
 put 644 include/pmemcpy "$own"/include/pmemcpy/*.h "$own"/include/pmemcpy/*.hpp
 put 644 share/engram "$own/fortran/engram.f90"
@@ -23,6 +23,9 @@ install -m 755 "$built/libengram.so" "$prefix/lib/libengram.so.$version"
 ln -sf "libengram.so.$version" "$prefix/lib/libengram.so.0"
 ln -sf libengram.so.0 "$prefix/lib/libengram.so"
 ln -sf libengram.so.0 "$prefix/lib/libefs-api.so"
+install -m 755 "$built/libengram_cluster.so" "$prefix/lib/libengram_cluster.so.$version"
+ln -sf "libengram_cluster.so.$version" "$prefix/lib/libengram_cluster.so.0"
+ln -sf libengram_cluster.so.0 "$prefix/lib/libengram_cluster.so"
 install -d "$prefix/lib/pkgconfig" "$prefix/lib/cmake/engram"
 sed "s/@VERSION@/$version/" "$own/engram.pc" >"$prefix/lib/pkgconfig/engram.pc"
 put 644 lib/cmake/engram "$own/cmake/engram-config.cmake"

@@ -612,6 +612,12 @@ engram_status engram_options_dims(engram_options *options,
 // Frees options. NULL is nothing.
 void engram_options_free(engram_options *options);
 
+// The engine of this process, for `engram_cluster_open`: a process has one.
+const void *engram_engine(void);
+
+// Gives the type as a cluster has it, such as "<f8", in a string to be freed.
+engram_status engram_dtype_spec(const engram_dtype *dtype, char **spec);
+
 // Makes a pool of at most `size` bytes of values at a path that does not exist or is an empty
 // folder, and opens it for writing. `options` may be NULL. On an error nothing is left behind.
 engram_status engram_pool_create(const char *path,

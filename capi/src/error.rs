@@ -1,11 +1,10 @@
 //! Statuses, and the last error of each thread.
 
-use std::any::Any;
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ffi::{CStr, c_char, c_int};
 
-use engram::{Error, Kind, Result};
+use engram::{Kind, Result};
+use engram_edge::error as edge;
+pub(crate) use engram_edge::error::c_string;
 
 /// What a call came to: 0, or the number of the kind of its error, by what the caller can do.
 ///
@@ -103,40 +102,9 @@ const NAMES: [&CStr; Kind::ALL.len()] = [
     c"UnverifiedError",
 ];
 
-thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
-}
-
-/// A message as C has it: what follows a NUL is not lost.
-pub(crate) fn c_string(text: impl Into<Vec<u8>>) -> CString {
-    CString::new(text).unwrap_or_else(|error| {
-        let mut bytes = error.into_vec();
-        bytes.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b'?');
-        CString::new(bytes).unwrap_or_default()
-    })
-}
-
-fn keep(error: &Error) -> Status {
-    // While the thread ends there is no place for it any more.
-    let _ = LAST.try_with(|last| last.replace(c_string(error.message())));
-    STATUSES[error.kind() as usize - 1]
-}
-
-/// Runs the body of a function: its error becomes the status and this thread's last error, and a
-/// panic does not go past this edge.
+/// Runs the body of a function: its error becomes the status and this thread's last error.
 pub(crate) fn guard(body: impl FnOnce() -> Result<()>) -> Status {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => Status::Ok,
-        Ok(Err(error)) => keep(&error),
-        Err(panic) => keep(&of_panic(&*panic)),
-    }
-}
-
-fn of_panic(panic: &(dyn Any + Send)) -> Error {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-    let message = format!("the engine panicked ({text}), which is a defect: please report it");
-    Error::new(Kind::Os, message)
+    edge::guard(body).map_or(Status::Ok, |kind| STATUSES[kind as usize - 1])
 }
 
 fn kind(status: c_int) -> Option<Kind> {
@@ -147,7 +115,7 @@ fn kind(status: c_int) -> Option<Kind> {
 /// It stays until this thread's next call that fails; empty where none has.
 #[unsafe(no_mangle)]
 pub extern "C" fn engram_last_error() -> *const c_char {
-    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+    edge::last()
 }
 
 /// The name of a status, which is that of the Python exception; "OK" for 0.

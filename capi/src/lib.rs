@@ -2,8 +2,8 @@
 //!
 //! `docs/c-conventions.md` is the contract of every function here: who owns what, what NULL means,
 //! what threads and forks may do. Each function is one call deep: it makes references and slices of
-//! what C has given (`raw`), calls the engine, and turns an error into a status and a message
-//! (`error`). No rule of the store is here.
+//! what C has given (`engram-edge`), calls the engine, and turns an error into a status and a
+//! message (`error`). No rule of the store is here.
 //!
 //! `capi/include/engram.h` is generated of this crate by cbindgen; `make lint` compares them.
 
@@ -22,9 +22,11 @@ mod lock;
 mod namespace;
 mod object;
 mod options;
+mod parts;
 mod pool;
 mod query;
-mod raw;
 mod slab;
 mod view;
 mod watch;
+
+pub(crate) use engram_edge::raw;

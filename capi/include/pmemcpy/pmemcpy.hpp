@@ -13,10 +13,15 @@
 // What fails throws an engram::Error whose message has the id, what is stored and what was asked.
 // `mmap` with a communicator throws the same on every rank.
 //
+// Ranks of several nodes share a cluster: `pmem.mmap("engram://run", MPI_COMM_WORLD)`. Each stores
+// into the pool of its own node. What is stored is there for all when all ranks have called
+// `publish` or `munmap`, or come to MPI_Finalize.
+//
 // Where MPI's header is not found, or with ENGRAM_NO_MPI defined, there is no MPI in here.
 #ifndef PMEMCPY_PMEMCPY_HPP
 #define PMEMCPY_PMEMCPY_HPP
 
+#include "cluster.hpp"
 #include "types.hpp"
 
 #if !defined(ENGRAM_NO_MPI) && !defined(ENGRAM_PMEMCPY_MPI) && defined(__has_include)
@@ -25,7 +30,7 @@
 #endif
 #endif
 #ifdef ENGRAM_PMEMCPY_MPI
-#include <mpi.h>
+#include "ranks.hpp"
 #endif
 
 #include <chrono>
@@ -33,10 +38,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace pmemcpy {
 
@@ -52,10 +59,16 @@ public:
     // ENGRAM_PMEMCPY_SIZE, such as "4 GiB", or half of what is free on the mount.
     void size(std::uint64_t size) { size_ = size; }
 
-    // Opens the pool at a path, made if there is none. Many processes may do so at once.
+    // Opens the pool at a path, made if there is none. Many processes may do so at once. Of a
+    // cluster, "engram://NAME", a process alone publishes what it stores.
     void mmap(const std::string &path, std::uint64_t size = 0) {
         if (size) size_ = size;
-        open_or_create(path);
+        if (detail::names_cluster(path)) {
+            munmap();
+            cluster_ = detail::alone(path);
+        } else {
+            open_or_create(path);
+        }
     }
 
 #ifdef ENGRAM_PMEMCPY_MPI
@@ -65,14 +78,24 @@ public:
                                                    !std::is_integral<Comm>::value>>
     void mmap(const std::string &path, Comm comm) { mmap_all(path, comm); }
 #else
-    // The same for all ranks of a communicator, which are on one node, as a pool is. Collective;
-    // what fails on one rank throws the same on every one. Nothing else here communicates.
+    // The same for all ranks of a communicator: those of a pool are on one node, those of a cluster
+    // on any. Collective; what fails on one rank throws the same on every one. Of the other calls
+    // `publish` and `munmap` of a cluster are collective, and nothing else communicates.
     void mmap(const std::string &path, MPI_Comm comm) { mmap_all(path, comm); }
 #endif
 #endif
 
-    // Closes the pool. What is stored is there without it.
+    // Publishes what all ranks have stored in a cluster; all of them call it together. In a pool
+    // everything is there already.
+    void publish() {
+        if (cluster_) cluster_->publish();
+    }
+
+    // Closes the pool. What is stored is there without it. A cluster is published, and closed by
+    // all ranks together.
     void munmap() {
+        if (const auto cluster = std::move(cluster_)) cluster->finish();
+        cluster_.reset();
         root_.reset();
         if (pool_) engram::check(engram_pool_close(pool_.get()));
         (void)pool_.release();
@@ -80,6 +103,10 @@ public:
 
     // Removes the pool at a path with all that is in it; it must not be open.
     void release(const std::string &path) {
+        if (detail::names_cluster(path)) {
+            throw engram::UnsupportedError("release \"" + path + "\": a cluster is removed by "
+                                           "`engram cluster stop` and its pools, not by a rank");
+        }
         engram::check(engram_pool_destroy(path.c_str(), false));
     }
 
@@ -95,6 +122,11 @@ public:
                SerializerType serializer) {
         static_assert(detail::has_dtype<T>::value, "give the structure an ENGRAM_STRUCT");
         const std::size_t ndim = counted("alloc", id, ndims);
+        if (cluster_) {
+            raw_only("alloc", id, serializer);
+            const engram_dtype *dtype = engram::dtype<T>::get();
+            return in_cluster("alloc", id, [&] { cluster_->alloc(id, dtype, ndim, dims); });
+        }
         const auto how = engram::taken<detail::OptionsHandle>(engram_options_new);
         engram::check(engram_options_unset(how.get(), true));
         keep_as(how.get(), ndim, serializer);
@@ -121,6 +153,7 @@ public:
     template <class T>
     void store(const std::string &id, const T *data, int ndims, const std::size_t *offsets,
                const std::size_t *dimspp, SerializerType serializer = SerializerType::Default) {
+        if (cluster_) return store_in_cluster(id, data, ndims, offsets, dimspp, serializer);
         const auto object = opened<T>("store", id);
         expect_codec("store", id, object.get(), detail::codec_of(serializer));
         const std::size_t ndim = part("store", id, object.get(), ndims, offsets, dimspp);
@@ -163,6 +196,7 @@ public:
     template <class T>
     void load(const std::string &id, T *data, int ndims, const std::size_t *offsets,
               const std::size_t *dimspp) {
+        if (cluster_) return load_of_cluster(id, data, ndims, offsets, dimspp);
         looked_up("load", id, [&] {
             const auto object = opened<T>("load", id);
             const std::size_t ndim = part("load", id, object.get(), ndims, offsets, dimspp);
@@ -179,13 +213,23 @@ public:
     template <class T>
     void load(const std::string &id, T *data, Offsets offsets, Sizes sizes, Dimensions dims) {
         same_ndims("load", id, offsets, sizes, dims);
-        const auto object = opened<T>("load", id);
-        expect_dims("load", id, object.get(), counted("load", id, dims.ndims()), dims.data());
+        if (cluster_) {
+            expect_cluster_dims("load", id, counted("load", id, dims.ndims()), dims.data());
+        } else {
+            const auto object = opened<T>("load", id);
+            expect_dims("load", id, object.get(), counted("load", id, dims.ndims()), dims.data());
+        }
         load<T>(id, data, dims.ndims(), offsets.data(), sizes.data());
     }
 
     // Gives the dims of what is under an id: how many there are, and each, unless `dims` is null.
     void load_dims(const std::string &id, int *ndims, std::size_t *dims) {
+        if (cluster_) {
+            const auto found = cluster_dims("load_dims", id);
+            *ndims = static_cast<int>(found.size());
+            for (std::size_t dim = 0; dims && dim < found.size(); ++dim) dims[dim] = found[dim];
+            return;
+        }
         const auto object = any("load_dims", id);
         *ndims = static_cast<int>(engram_object_ndim(object.get()));
         const std::uint64_t *shape = engram_object_shape(object.get());
@@ -194,20 +238,85 @@ public:
 
     // Removes what is under an id; nothing under it is no error, as it is none with files.
     void free(const std::string &id) {
+        if (cluster_) return in_cluster("free", id, [&] { cluster_->free(id); });
         const engram_status done = engram_delete(root("free", id), id.c_str());
         if (done != ENGRAM_STATUS_NOT_FOUND) checked("free", id, done);
     }
 
 private:
+    // Runs something of a cluster, whose errors are told as those of a pool are.
+    template <class Work>
+    static void in_cluster(const char *doing, const std::string &id, Work &&work) {
+        if (id.find('\0') != std::string::npos) {
+            throw engram::InvalidNameError(told(doing, id.c_str()) + "the id has a NUL byte");
+        }
+        try {
+            work();
+        } catch (const Error &error) {
+            said(doing, id, error.status(), error.what());
+        }
+    }
+
+    static void raw_only(const char *doing, const std::string &id, SerializerType serializer) {
+        if (const char *codec = detail::codec_of(serializer)) {
+            throw engram::UnsupportedError(told(doing, id) + "a cluster keeps arrays raw, and " +
+                                           codec + " was asked for");
+        }
+    }
+
+    template <class T>
+    void store_in_cluster(const std::string &id, const T *data, int ndims,
+                          const std::size_t *offsets, const std::size_t *dimspp,
+                          SerializerType serializer) {
+        static_assert(detail::has_dtype<T>::value, "give the structure an ENGRAM_STRUCT");
+        raw_only("store", id, serializer);
+        const std::size_t ndim = counted("store", id, ndims);
+        const std::size_t nbytes = sizeof(T) * product("store", id, ndim, dimspp);
+        const engram_dtype *dtype = engram::dtype<T>::get();
+        in_cluster("store", id, [&] {
+            cluster_->store(id, dtype, data, nbytes, ndim, offsets, dimspp);
+        });
+    }
+
+    template <class T>
+    void load_of_cluster(const std::string &id, T *data, int ndims, const std::size_t *offsets,
+                         const std::size_t *dimspp) {
+        static_assert(detail::has_dtype<T>::value, "give the structure an ENGRAM_STRUCT");
+        const std::size_t ndim = counted("load", id, ndims);
+        const std::size_t nbytes = sizeof(T) * product("load", id, ndim, dimspp);
+        const std::string spec = detail::ClusterMap::spec_of(engram::dtype<T>::get());
+        in_cluster("load", id, [&] {
+            cluster_->load(id, spec, data, nbytes, ndim, offsets, dimspp);
+        });
+    }
+
+    std::vector<std::uint64_t> cluster_dims(const char *doing, const std::string &id) const {
+        std::vector<std::uint64_t> found;
+        in_cluster(doing, id, [&] { found = cluster_->dims(id); });
+        return found;
+    }
+
+    void expect_cluster_dims(const char *doing, const std::string &id, std::size_t ndim,
+                             const std::size_t *dims) const {
+        const auto found = cluster_dims(doing, id);
+        if (found == std::vector<std::uint64_t>(dims, dims + ndim)) return;
+        throw engram::ArgumentError(told(doing, id) + "what is stored has dims " +
+                                    detail::shown(found.size(), found.data()) + ", and " +
+                                    detail::shown(ndim, dims) + " were asked for");
+    }
+
     static std::string told(const char *doing, const std::string &id) {
         return std::string(doing) + " \"" + id + "\": ";
     }
 
     static void checked(const char *doing, const std::string &id, engram_status status) {
-        if (status == ENGRAM_STATUS_OK) return;
-        const std::string said = engram_last_error();
-        const bool named = said.rfind('"' + id + "\": ", 0) == 0;  // it begins with the id itself
-        engram::raise(status, (named ? std::string(doing) + " " : told(doing, id)) + said);
+        if (status != ENGRAM_STATUS_OK) said(doing, id, status, engram_last_error());
+    }
+
+    [[noreturn]] static void said(const char *doing, const std::string &id, engram_status status,
+                                  const std::string &what) {
+        const bool named = what.rfind('"' + id + "\": ", 0) == 0;  // it begins with the id itself
+        engram::raise(status, (named ? std::string(doing) + " " : told(doing, id)) + what);
     }
 
     // The pool's root, for something under an id.
@@ -335,6 +444,13 @@ private:
              SerializerType serializer) {
         static_assert(detail::has_dtype<T>::value,
                       "give the structure an ENGRAM_STRUCT, or specialise pmemcpy::serializer");
+        if (cluster_) {
+            raw_only("store", id, serializer);
+            const std::string spec = detail::ClusterMap::spec_of(engram::dtype<T>::get());
+            const std::size_t all = sizeof(T) * product("store", id, ndim, dims);
+            return in_cluster("store", id,
+                              [&] { cluster_->put(id, spec, data, all, ndim, dims); });
+        }
         if (there(id)) {
             expect_dims("store", id, opened<T>("store", id).get(), ndim, dims);
         }
@@ -348,6 +464,11 @@ private:
 
     template <class T>
     void get(const std::string &id, T *data, std::size_t ndim, const std::size_t *dims) {
+        if (cluster_) {
+            if (ndim) expect_cluster_dims("load", id, ndim, dims);
+            const std::vector<std::size_t> zeros(ndim);
+            return load_of_cluster(id, data, static_cast<int>(ndim), zeros.data(), dims);
+        }
         looked_up("load", id, [&] {
             const auto object = opened<T>("load", id);
             expect_dims("load", id, object.get(), ndim, dims);
@@ -380,6 +501,12 @@ private:
     }
 
     void put_blob(const std::string &id, const std::string &bytes) {
+        if (cluster_) {
+            const std::size_t nbytes = bytes.size();
+            return in_cluster("store", id, [&] {
+                cluster_->put(id, BLOB, bytes.data(), nbytes, 1, &nbytes);
+            });
+        }
         if (there(id)) {
             expect_blob("store", id, any("store", id).get());
         }
@@ -389,6 +516,15 @@ private:
 
     std::string get_blob(const std::string &id) const {
         std::string bytes;
+        if (cluster_) {
+            const auto dims = cluster_dims("load", id);
+            const std::size_t zero = 0, nbytes = dims.size() == 1 ? dims[0] : 0;
+            bytes.resize(nbytes);
+            in_cluster("load", id, [&] {
+                cluster_->load(id, BLOB, &bytes[0], nbytes, 1, &zero, &nbytes);
+            });
+            return bytes;
+        }
         looked_up("load", id, [&] {
             const auto object = any("load", id);
             expect_blob("load", id, object.get());
@@ -464,40 +600,12 @@ private:
     }
 
 #ifdef ENGRAM_PMEMCPY_MPI
-    // Throws on every rank what one of them met, the lowest if there are several.
-    static void together(MPI_Comm comm, int status, std::string message) {
-        int rank = 0, ranks = 0;
-        MPI_Comm_rank(comm, &rank);
-        MPI_Comm_size(comm, &ranks);
-        int mine = status == ENGRAM_STATUS_OK ? ranks : rank, first = 0;
-        MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, comm);
-        if (first == ranks) return;
-        int said[2] = {status, static_cast<int>(message.size())};
-        MPI_Bcast(said, 2, MPI_INT, first, comm);
-        message.resize(static_cast<std::size_t>(said[1]));
-        MPI_Bcast(&message[0], said[1], MPI_CHAR, first, comm);
-        engram::raise(static_cast<engram_status>(said[0]),
-                      "rank " + std::to_string(first) + ": " + message);
-    }
-
-    // Runs something on a rank, and tells all what came of it.
-    template <class Work>
-    static void each(MPI_Comm comm, Work &&work) {
-        int status = ENGRAM_STATUS_OK;
-        std::string message;
-        try {
-            work();
-        } catch (const Error &error) {
-            status = error.status();
-            message = error.what();
-        } catch (const std::exception &error) {
-            status = ENGRAM_STATUS_OS;
-            message = error.what();
-        }
-        together(comm, status, message);
-    }
-
     void mmap_all(const std::string &path, MPI_Comm comm) {
+        if (detail::names_cluster(path)) {
+            munmap();
+            cluster_ = detail::of_ranks(path, comm);
+            return;
+        }
         int rank = 0, ranks = 0, here = 0;
         MPI_Comm_rank(comm, &rank);
         MPI_Comm_size(comm, &ranks);
@@ -505,19 +613,19 @@ private:
         MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
         MPI_Comm_size(node, &here);
         MPI_Comm_free(&node);
-        each(comm, [&] {
+        detail::each_rank(comm, [&] {
             if (here != ranks) {
                 throw engram::UnsupportedError(
                     "mmap \"" + path + "\": a pool is a node's, and of the communicator's " +
                     std::to_string(ranks) + " ranks " + std::to_string(here) +
-                    " are on this one: give one of a node's ranks (MPI_Comm_split_type with "
-                    "MPI_COMM_TYPE_SHARED), and each node a pool of its own");
+                    " are on this one: name a cluster, such as engram://run, or give one of "
+                    "a node's ranks (MPI_Comm_split_type with MPI_COMM_TYPE_SHARED)");
             }
         });
         // One makes the pool, the others find it.
-        each(comm, [&] { if (rank == 0) open_or_create(path); });
+        detail::each_rank(comm, [&] { if (rank == 0) open_or_create(path); });
         try {
-            each(comm, [&] { if (rank != 0) open_or_create(path); });
+            detail::each_rank(comm, [&] { if (rank != 0) open_or_create(path); });
         } catch (...) {
             munmap();
             throw;
@@ -525,10 +633,14 @@ private:
     }
 #endif
 
+    // What a serializer makes, as a cluster has it: bytes that are no numbers.
+    static constexpr const char *BLOB = "|V1";
+
     SerializerType serializer_;
     std::uint64_t size_ = 0;
     detail::PoolHandle pool_;
     detail::GroupHandle root_;
+    std::shared_ptr<detail::ClusterMap> cluster_;
 };
 
 } // namespace pmemcpy

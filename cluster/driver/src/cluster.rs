@@ -240,6 +240,13 @@ impl Cluster {
         Ok(own)
     }
 
+    /// Begins a publication to which others add: who makes it, and what is held until its end.
+    pub(crate) fn begin_together(&self) -> Result<(LeaseId, Arc<Beginning>)> {
+        let session = self.session()?;
+        let beginning = Arc::new(session.begin());
+        Ok((session.id(self.deadline)?, beginning))
+    }
+
     /// Looks names up that are to be published. The map is read before: whatever is made after this
     /// is made at holders that are members in it.
     pub fn draft(&self, paths: &[&str]) -> Result<Draft> {

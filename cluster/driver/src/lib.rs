@@ -14,6 +14,9 @@
 //! | [`node`] | a node pool, and the process of the host that serves it |
 //! | [`calls`] | calls of methods, which the process that serves has run |
 //! | [`cluster`] | a cluster as its users have it |
+//! | [`known`] | what this user's files say of a cluster |
+//! | [`credentials`] | certificates, as folders have them |
+//! | [`together`] | what several processes make, and one of them publishes |
 //! | [`reading`] | parts, fetched to where they are wanted |
 //! | `lock` | the lock of a node pool |
 //! | `making` | parts, made and sealed at their holders |
@@ -30,8 +33,10 @@ pub mod calls;
 pub mod clock;
 pub mod cluster;
 mod coordinator;
+pub mod credentials;
 pub mod error;
 pub mod etcd;
+pub mod known;
 mod lock;
 mod making;
 pub mod node;
@@ -39,6 +44,7 @@ mod operating;
 pub mod reading;
 mod routes;
 mod session;
+pub mod together;
 mod tree_routes;
 pub mod trees;
 mod worker;

@@ -35,8 +35,8 @@ use engram_base::error::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::head::Head;
+use crate::pool::{BoxOf, New, Place};
 pub use crate::pool::{Facts, Looked, NodePool, Writer};
-use crate::pool::{New, Place};
 use crate::table::Table;
 pub use crate::trees::Trees;
 
@@ -185,6 +185,21 @@ impl Parts {
     /// `Busy` where a process has its memory for writing.
     pub fn seal(&self, name: &PartName) -> Result<u64> {
         self.pool.seal(Place::at(&name.path()?))
+    }
+
+    /// Copies a box of a part out, in the part's own coordinates.
+    pub fn load(&self, name: &PartName, cut: BoxOf<'_>, out: &mut [u8]) -> Result<()> {
+        self.pool.load(Place::at(&name.path()?), cut, out)
+    }
+
+    /// Writes a box of a part that is not sealed, in the part's own coordinates.
+    pub fn store(&self, name: &PartName, cut: BoxOf<'_>, data: &[u8]) -> Result<()> {
+        self.pool.store(Place::at(&name.path()?), cut, data)
+    }
+
+    /// Gives a part another number; one that has it already is an error.
+    pub fn renumber(&self, from: &PartName, to: &PartName) -> Result<()> {
+        self.pool.rename(Place::at(&from.path()?), Place::at(&to.path()?))
     }
 
     /// A part's bytes, kept as long as they are held; none where there is no such part.

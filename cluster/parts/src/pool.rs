@@ -302,6 +302,7 @@ pub struct New<'n> {
 /// An object that is being written. Where it is not finished, its space is given back.
 pub struct Writer {
     opened: Arc<Opened>,
+    /// Null once it is finished.
     handle: *mut c_void,
     memory: *mut u8,
     nbytes: usize,
@@ -334,18 +335,19 @@ impl Writer {
     }
 
     /// It is whole: it appears.
-    pub fn finish(self) -> Result<()> {
-        let (opened, writer) = (Arc::clone(&self.opened), self.handle);
-        std::mem::forget(self);
+    pub fn finish(mut self) -> Result<()> {
+        let writer = std::mem::replace(&mut self.handle, ptr::null_mut());
         // SAFETY: the call takes the writer back, whatever its end.
-        call(|fault| unsafe { (opened.table.finish)(writer, fault) })
+        call(|fault| unsafe { (self.opened.table.finish)(writer, fault) })
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // SAFETY: it was not finished, so it is given back here.
-        unsafe { (self.opened.table.give_up)(self.handle) }
+        if !self.handle.is_null() {
+            // SAFETY: it was not finished, so it is given back here.
+            unsafe { (self.opened.table.give_up)(self.handle) }
+        }
     }
 }
 

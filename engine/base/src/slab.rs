@@ -12,6 +12,9 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::fail;
 
+/// The most dimensions an array may have (`NumPy`'s own bound).
+pub const NDIM_MAX: usize = 64;
+
 /// A box of an array: where it begins and how long it is in each dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slab {

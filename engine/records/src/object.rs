@@ -23,14 +23,13 @@ use engram_base::fail;
 use engram_base::id::{Gid, Oid};
 use engram_base::name::NAME_BYTES_MAX;
 use engram_base::scope::Scope;
+pub use engram_base::slab::NDIM_MAX;
 use engram_base::varint;
 
 /// The record format that this engine writes.
 pub const RECORD_VERSION: u8 = 3;
 /// The fixed head of every record, in bytes.
 pub const HEAD_BYTES: usize = 32;
-/// The most dimensions an array may have (`NumPy`'s own bound).
-pub const NDIM_MAX: usize = 64;
 /// Values up to this many bytes lie in the record itself (measured: see docs/format.md).
 pub const INLINE_BYTES_MAX: u64 = 1024;
 /// The most bytes that the attributes of one member may take.

@@ -5,14 +5,18 @@
 //! that stands beside it; nothing is changed or freed by another thread meanwhile. What can be
 //! checked is: NULL, alignment, UTF-8, lengths.
 
+// Callers are the functions that C calls: their contract says what a pointer is.
+#![allow(clippy::not_unsafe_ptr_arg_deref)]
+
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use engram::{Error, Kind, NDIM_MAX, Result};
+use engram_base::error::{Error, Kind, Result};
+use engram_base::slab::NDIM_MAX;
 
 /// A refusal of an argument.
-pub(crate) fn argument(message: impl Into<String>) -> Error {
+pub fn argument(message: impl Into<String>) -> Error {
     Error::new(Kind::Argument, message)
 }
 
@@ -29,18 +33,18 @@ fn string<'a>(what: &str, given: *const c_char) -> Result<&'a CStr> {
 }
 
 /// A string in UTF-8.
-pub(crate) fn text<'a>(what: &str, given: *const c_char) -> Result<&'a str> {
+pub fn text<'a>(what: &str, given: *const c_char) -> Result<&'a str> {
     let string = string(what, given)?;
     string.to_str().map_err(|e| argument(format!("{what} {string:?} is not UTF-8: {e}")))
 }
 
 /// A string in UTF-8, or what stands for NULL.
-pub(crate) fn text_or<'a>(what: &str, given: *const c_char, none: &'a str) -> Result<&'a str> {
+pub fn text_or<'a>(what: &str, given: *const c_char, none: &'a str) -> Result<&'a str> {
     if given.is_null() { Ok(none) } else { text(what, given) }
 }
 
 /// A path of the filesystem, in whatever bytes.
-pub(crate) fn path<'a>(what: &str, given: *const c_char) -> Result<&'a Path> {
+pub fn path<'a>(what: &str, given: *const c_char) -> Result<&'a Path> {
     Ok(Path::new(OsStr::from_bytes(string(what, given)?.to_bytes())))
 }
 
@@ -58,7 +62,7 @@ fn check<T>(what: &str, given: *const T, len: usize) -> Result<()> {
 }
 
 /// So many items; NULL will do for none.
-pub(crate) fn slice<'a, T>(what: &str, given: *const T, len: usize) -> Result<&'a [T]> {
+pub fn slice<'a, T>(what: &str, given: *const T, len: usize) -> Result<&'a [T]> {
     if len == 0 {
         return Ok(&[]);
     }
@@ -68,7 +72,7 @@ pub(crate) fn slice<'a, T>(what: &str, given: *const T, len: usize) -> Result<&'
 }
 
 /// One item for each dimension: no more are read than an array can have.
-pub(crate) fn lengths<'a, T>(what: &str, given: *const T, ndim: usize) -> Result<&'a [T]> {
+pub fn lengths<'a, T>(what: &str, given: *const T, ndim: usize) -> Result<&'a [T]> {
     if ndim > NDIM_MAX {
         return Err(argument(format!("{ndim} dimensions were given; at most {NDIM_MAX} fit")));
     }
@@ -76,12 +80,12 @@ pub(crate) fn lengths<'a, T>(what: &str, given: *const T, ndim: usize) -> Result
 }
 
 /// So many bytes; NULL will do for none.
-pub(crate) fn bytes<'a>(what: &str, given: *const c_void, len: usize) -> Result<&'a [u8]> {
+pub fn bytes<'a>(what: &str, given: *const c_void, len: usize) -> Result<&'a [u8]> {
     slice(what, given.cast(), len)
 }
 
 /// So many bytes to be written; NULL will do for none.
-pub(crate) fn bytes_mut<'a>(what: &str, given: *mut c_void, len: usize) -> Result<&'a mut [u8]> {
+pub fn bytes_mut<'a>(what: &str, given: *mut c_void, len: usize) -> Result<&'a mut [u8]> {
     if len == 0 {
         return Ok(&mut []);
     }
@@ -91,48 +95,48 @@ pub(crate) fn bytes_mut<'a>(what: &str, given: *mut c_void, len: usize) -> Resul
 }
 
 /// What a handle stands for.
-pub(crate) fn of<'a, T>(what: &str, handle: *const T) -> Result<&'a T> {
+pub fn of<'a, T>(what: &str, handle: *const T) -> Result<&'a T> {
     // SAFETY: by the conventions NULL, or a handle that was given out and not freed.
     unsafe { handle.as_ref() }.ok_or_else(|| null(what))
 }
 
 /// What a handle stands for, to be changed.
-pub(crate) fn of_mut<'a, T>(what: &str, handle: *mut T) -> Result<&'a mut T> {
+pub fn of_mut<'a, T>(what: &str, handle: *mut T) -> Result<&'a mut T> {
     // SAFETY: by the conventions NULL, or a handle that was given out, not freed, and that no other
     // thread uses now.
     unsafe { handle.as_mut() }.ok_or_else(|| null(what))
 }
 
 /// A place for an output.
-pub(crate) struct Out<T>(*mut T);
+pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
     /// Sets it.
-    pub(crate) fn set(self, value: T) {
+    pub fn set(self, value: T) {
         // SAFETY: not NULL and aligned (`out`); by the conventions it is the caller's.
         unsafe { self.0.write(value) }
     }
 }
 
 /// A place for an output, looked at before anything is done.
-pub(crate) fn out<T>(what: &str, place: *mut T) -> Result<Out<T>> {
+pub fn out<T>(what: &str, place: *mut T) -> Result<Out<T>> {
     check(what, place, 1)?;
     Ok(Out(place))
 }
 
 /// Gives a new handle to C.
-pub(crate) fn give<T>(value: T) -> *mut T {
+pub fn give<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
 
 /// Takes a handle back; `None` for NULL.
-pub(crate) fn take<T>(handle: *mut T) -> Option<Box<T>> {
+pub fn take<T>(handle: *mut T) -> Option<Box<T>> {
     // SAFETY: by the conventions NULL, or a handle of `give` that was not freed.
     (!handle.is_null()).then(|| unsafe { Box::from_raw(handle) })
 }
 
 /// Takes a string of `CString::into_raw` back.
-pub(crate) fn take_string(string: *mut c_char) {
+pub fn take_string(string: *mut c_char) {
     if !string.is_null() {
         // SAFETY: by the conventions a string that this library gave and that was not freed.
         drop(unsafe { std::ffi::CString::from_raw(string) });

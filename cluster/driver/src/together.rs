@@ -1,0 +1,807 @@
+//! Publishing together: what several processes make, and one of them publishes.
+//!
+//! *Protocol*. The publisher begins, and tells the other processes a token: which maker it is, and
+//! which of its publications this one is. Every process stores what it has in the pool of its own
+//! node, and asks nobody. The uuid of an array follows from the token and the array's name; the
+//! number of a part is for the time being one of the process's own. At the end every process tells
+//! what it has made. The publisher draws up a plan of it. Every process gives its parts the numbers
+//! of the plan, and seals them. Then the publisher publishes all names, in as few transactions as
+//! there can be. How the texts travel between the processes is the callers' matter.
+//!
+//! *Invariant*: nothing has a name before the publisher's transaction. Parts that no name has are
+//! given back by the process that made them; where that one is gone, by their holder, once the
+//! publisher's lease has ended.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use engram_base::dtype::DType;
+use engram_base::error::{Error as StoreError, Kind};
+use engram_base::mutex::lock;
+use engram_parts::pool::BoxOf;
+use engram_parts::{Mark, NewPart, PartName, Parts, checksum_of, dtype};
+use engram_protocol::coordinator::LeaseId;
+use engram_protocol::manifest::{BYTES_MOST, Boxes, Content, Holder, Manifest, PARTS_MOST, Part};
+use engram_protocol::publish::NAMES_MOST;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::Cluster;
+use crate::error::{Error, Result};
+use crate::session::Beginning;
+
+/// The most processes: their places and the numbers of their parts share 31 bits.
+pub const PROCESSES_MOST: u32 = 1 << 17;
+/// Numbers that parts have for the time being begin here: no plan gives one so large.
+const FIRST_OWN: u32 = 1 << 31;
+/// Manifests of one transaction have so many bytes together, unless one alone has more.
+const BATCH_BYTES: usize = BYTES_MOST / 2;
+
+/// What all processes of a publication know of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Token {
+    maker: LeaseId,
+    begun: u64,
+    uuid: String,
+}
+
+impl Token {
+    /// The uuid of the array of this name.
+    fn uuid_of(&self, path: &str) -> String {
+        format!("{}-{:016x}", self.uuid, checksum_of(path.as_bytes()))
+    }
+}
+
+/// What a process tells of an array that it has a share in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Share {
+    dtype: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shape: Option<Vec<u64>>,
+    /// Whether the process has stored the array as a whole: then one such process is enough.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_whole: bool,
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    attrs: serde_json::Map<String, serde_json::Value>,
+    boxes: Vec<Shape>,
+}
+
+/// A box: where it begins, and how long it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Shape {
+    #[serde(rename = "o")]
+    offsets: Vec<u64>,
+    #[serde(rename = "n")]
+    counts: Vec<u64>,
+}
+
+impl Shape {
+    fn covers(&self, other: &Shape) -> bool {
+        let ends = |shape: &Shape, dim: usize| shape.offsets[dim] + shape.counts[dim];
+        self.offsets.len() == other.offsets.len()
+            && (0..self.offsets.len()).all(|dim| {
+                self.offsets[dim] <= other.offsets[dim] && ends(other, dim) <= ends(self, dim)
+            })
+    }
+
+    /// The part of a manifest that it is.
+    fn part(&self, holder: u32, checksum: u64) -> Part {
+        let (offsets, counts) = (self.offsets.clone(), self.counts.clone());
+        Part { offsets, counts, holders: vec![holder], checksum: Some(checksum) }
+    }
+
+    fn meets(&self, other: &Shape) -> bool {
+        let dims = self.offsets.len() == other.offsets.len();
+        dims && self.part(0, 0).overlaps(&other.offsets, &other.counts)
+    }
+}
+
+/// What a process tells the publisher.
+#[derive(Debug, Serialize, Deserialize)]
+struct Told {
+    /// Who holds its parts; none where it has none.
+    holder: Option<Holder>,
+    shares: BTreeMap<String, Share>,
+}
+
+/// What the publisher tells a process: the number of the first of its parts of each array, and
+/// those after it follow; none where it is to give them back.
+type Numbers = BTreeMap<String, Option<u32>>;
+
+/// What parts sum up to, by the array's name.
+type Sums = BTreeMap<String, Vec<u64>>;
+
+/// A part of this process.
+#[derive(Debug)]
+struct Stored {
+    shape: Shape,
+    number: u32,
+    /// Whether its bytes are all there.
+    is_there: bool,
+}
+
+/// An array of which this process makes something.
+#[derive(Debug)]
+struct Making {
+    dtype: DType,
+    shape: Option<Vec<u64>>,
+    is_whole: bool,
+    attrs: serde_json::Map<String, serde_json::Value>,
+    stored: Vec<Stored>,
+}
+
+/// How far a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It stores.
+    Stores,
+    /// It has sealed what it has: the publisher may have published it.
+    Sealed,
+}
+
+/// What a process has made.
+#[derive(Debug)]
+struct Made {
+    stage: Stage,
+    arrays: BTreeMap<String, Making>,
+}
+
+/// What this process has of something that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Own {
+    /// All of it, and it was copied.
+    Copied,
+    /// It stores into that array, and has not all of what is asked for.
+    Part,
+    /// Nothing: it makes no such array.
+    None,
+}
+
+/// A process's share in a publication.
+pub struct Together {
+    cluster: Arc<Cluster>,
+    token: Token,
+    /// Of the publisher: the publication goes on as long as this is there.
+    beginning: Mutex<Option<Arc<Beginning>>>,
+    /// Which of the processes this one is.
+    place: u32,
+    made: Mutex<Made>,
+}
+
+impl Together {
+    /// Begins a publication, as its publisher: the token, for the others and itself.
+    pub fn begin(cluster: &Arc<Cluster>) -> Result<(String, Together)> {
+        let (maker, beginning) = cluster.begin_together()?;
+        let token = Token { maker, begun: beginning.number, uuid: Cluster::new_uuid()? };
+        let text = encoded(&token);
+        Ok((text, Together::new(cluster, token, Some(beginning), 0)))
+    }
+
+    /// Takes part in a publication, as the process of this place: each has another, and the
+    /// publisher has 0.
+    pub fn join(cluster: &Arc<Cluster>, token: &str, place: u32) -> Result<Together> {
+        if place == 0 || place >= PROCESSES_MOST {
+            return Err(Error::Argument(format!(
+                "place {place}: those who join have places from 1 on, below {PROCESSES_MOST}"
+            )));
+        }
+        Ok(Together::new(cluster, decoded("a token", token)?, None, place))
+    }
+
+    fn new(
+        cluster: &Arc<Cluster>,
+        token: Token,
+        beginning: Option<Arc<Beginning>>,
+        place: u32,
+    ) -> Together {
+        let made = Made { stage: Stage::Stores, arrays: BTreeMap::new() };
+        let (cluster, beginning) = (Arc::clone(cluster), Mutex::new(beginning));
+        Together { cluster, token, beginning, place, made: Mutex::new(made) }
+    }
+
+    fn parts(&self) -> Result<&Parts> {
+        self.cluster.own_parts().ok_or_else(|| {
+            Error::Argument(
+                "this process has no node pool: open the cluster with that of this host".to_owned(),
+            )
+        })
+    }
+
+    fn storing(&self) -> Result<MutexGuard<'_, Made>> {
+        let made = lock(&self.made);
+        if made.stage == Stage::Stores {
+            return Ok(made);
+        }
+        Err(Error::Argument("this publication has ended: begin another".to_owned()))
+    }
+
+    /// Says what array is to be of this name. One process is enough; all that say it say the same.
+    pub fn array(&self, path: &str, dtype: &DType, shape: &[u64]) -> Result<()> {
+        let mut made = self.storing()?;
+        let making = making_of(&mut made, path, dtype)?;
+        match &making.shape {
+            Some(own) if own != shape => Err(Error::Store(StoreError::new(
+                Kind::Exists,
+                format!("{path:?} is being made with dims {own:?}, and {shape:?} were asked for"),
+            ))),
+            _ => {
+                making.shape = Some(shape.to_vec());
+                Ok(())
+            }
+        }
+    }
+
+    /// Sets the attributes of an array that this process makes; the first process's count.
+    pub fn set_attrs(
+        &self,
+        path: &str,
+        attrs: serde_json::Map<String, serde_json::Value>,
+    ) -> Result<()> {
+        let mut made = self.storing()?;
+        let making = made.arrays.get_mut(path).ok_or_else(|| {
+            Error::Argument(format!("this process makes no {path:?}: say its dims first"))
+        })?;
+        making.attrs = attrs;
+        Ok(())
+    }
+
+    /// Stores a box in the pool of this host's node. A box within one that this process has stored
+    /// is written in place; one that is partly over it is refused.
+    pub fn store(
+        &self,
+        path: &str,
+        dtype: &DType,
+        offsets: &[u64],
+        counts: &[u64],
+        data: &[u8],
+    ) -> Result<()> {
+        check_nbytes(path, dtype, counts, data)?;
+        if counts.contains(&0) {
+            let mut made = self.storing()?;
+            return making_of(&mut made, path, dtype).map(drop);
+        }
+        let shape = Shape { offsets: offsets.to_vec(), counts: counts.to_vec() };
+        let number = {
+            let mut made = self.storing()?;
+            let making = making_of(&mut made, path, dtype)?;
+            check_within(path, making.shape.as_deref(), &shape)?;
+            if let Some(at) = making.place_for(path, &shape)? {
+                let (number, begins) = (at.number, at.shape.offsets.clone());
+                drop(made);
+                return self.write(path, number, &begins, &shape, data);
+            }
+            let number = FIRST_OWN | (self.place << 14) | making.next(path)?;
+            making.stored.push(Stored { shape: shape.clone(), number, is_there: false });
+            number
+        };
+        let done = self.make(path, dtype, number, shape, data);
+        let mut made = lock(&self.made);
+        if let Some(making) = made.arrays.get_mut(path) {
+            match done {
+                Ok(()) => making.find(number).into_iter().for_each(|own| own.is_there = true),
+                Err(_) => making.stored.retain(|own| own.number != number),
+            }
+        }
+        done
+    }
+
+    /// Stores an array as a whole, a single value, too: in place of what this process has stored of
+    /// it. Of several processes that do so, the first one's counts.
+    pub fn put(&self, path: &str, dtype: &DType, shape: &[u64], data: &[u8]) -> Result<()> {
+        self.array(path, dtype, shape)?;
+        self.store(path, dtype, &vec![0; shape.len()], shape, data)?;
+        if let Some(making) = lock(&self.made).arrays.get_mut(path) {
+            making.is_whole = true;
+        }
+        Ok(())
+    }
+
+    fn name_of(&self, path: &str, number: u32) -> PartName {
+        PartName { uuid: self.token.uuid_of(path), part: number }
+    }
+
+    fn make(
+        &self,
+        path: &str,
+        dtype: &DType,
+        number: u32,
+        shape: Shape,
+        data: &[u8],
+    ) -> Result<()> {
+        let Token { maker, begun, .. } = self.token;
+        let mark =
+            Mark { path: path.to_owned(), maker, begun, offsets: shape.offsets, checksum: None };
+        let (name, dtype) = (self.name_of(path, number), dtype.clone());
+        let new = NewPart { name, mark, dtype, counts: shape.counts };
+        Ok(self.parts()?.put(&new, data)?)
+    }
+
+    fn write(
+        &self,
+        path: &str,
+        number: u32,
+        begins: &[u64],
+        shape: &Shape,
+        data: &[u8],
+    ) -> Result<()> {
+        let within: Vec<u64> = shape.offsets.iter().zip(begins).map(|(at, own)| at - own).collect();
+        let cut = BoxOf { offsets: &within, counts: &shape.counts };
+        Ok(self.parts()?.store(&self.name_of(path, number), cut, data)?)
+    }
+
+    /// Copies a box that this process has stored.
+    pub fn load(
+        &self,
+        path: &str,
+        dtype: &DType,
+        offsets: &[u64],
+        counts: &[u64],
+        out: &mut [u8],
+    ) -> Result<Own> {
+        let asked = Shape { offsets: offsets.to_vec(), counts: counts.to_vec() };
+        let (number, within) = {
+            let made = lock(&self.made);
+            let Some(making) = made.arrays.get(path) else { return Ok(Own::None) };
+            check_dtype(path, &making.dtype, dtype)?;
+            let has = |own: &&Stored| own.is_there && own.shape.covers(&asked);
+            let Some(own) = making.stored.iter().find(has) else { return Ok(Own::Part) };
+            let begins = own.shape.offsets.iter();
+            let within: Vec<u64> = offsets.iter().zip(begins).map(|(at, own)| at - own).collect();
+            (own.number, within)
+        };
+        let cut = BoxOf { offsets: &within, counts };
+        self.parts()?.load(&self.name_of(path, number), cut, out)?;
+        Ok(Own::Copied)
+    }
+
+    /// The dtype and dims of an array that this process makes; none where it makes none.
+    pub fn known(&self, path: &str) -> Option<(DType, Option<Vec<u64>>)> {
+        let made = lock(&self.made);
+        made.arrays.get(path).map(|making| (making.dtype.clone(), making.shape.clone()))
+    }
+
+    /// Gives up what this process makes of an array: whether there was anything.
+    pub fn drop_array(&self, path: &str) -> Result<bool> {
+        let Some(making) = self.storing()?.arrays.remove(path) else { return Ok(false) };
+        for own in &making.stored {
+            self.parts()?.free(&self.name_of(path, own.number))?;
+        }
+        Ok(true)
+    }
+
+    /// What this process has made, for the publisher.
+    pub fn told(&self) -> Result<String> {
+        let made = self.storing()?;
+        let has_parts = made.arrays.values().any(|making| !making.stored.is_empty());
+        let holder = if has_parts { Some(self.cluster.own_holder()?) } else { None };
+        let share = |making: &Making| Share {
+            dtype: dtype::text_of(&making.dtype),
+            shape: making.shape.clone(),
+            is_whole: making.is_whole,
+            attrs: making.attrs.clone(),
+            boxes: making.stored.iter().map(|own| own.shape.clone()).collect(),
+        };
+        let shares = made.arrays.iter().map(|(path, own)| (path.clone(), share(own))).collect();
+        Ok(encoded(&Told { holder, shares }))
+    }
+
+    /// As the publisher: the plan for what all processes have told, in the order of their places.
+    pub fn plan(&self, told: &[&str]) -> Result<String> {
+        let told = read_all(told)?;
+        let arrays = gathered(&told)?;
+        let mut plan: Vec<Numbers> = told.iter().map(|_| Numbers::new()).collect();
+        let mut manifests = Vec::new();
+        for (path, shares) in &arrays {
+            let numbers = numbered(path, shares)?;
+            for (process, first) in &numbers {
+                plan[*process].insert((*path).to_owned(), *first);
+            }
+            let sums = |_: usize| None;
+            manifests.push((*path, self.manifest(path, shares, &numbers, &told, &sums)?));
+        }
+        for (path, manifest) in &manifests {
+            Cluster::check(&[(*path, manifest)])?;
+        }
+        for some in manifests.chunks(NAMES_MOST) {
+            let paths: Vec<&str> = some.iter().map(|(path, _)| *path).collect();
+            for ((path, new), former) in some.iter().zip(self.cluster.look_up_all(&paths)?) {
+                if let Some((former, _)) = former {
+                    check_former(path, &former, new, arrays[path].iter().any(|(_, s)| s.is_whole))?;
+                }
+            }
+        }
+        Ok(encoded(&plan))
+    }
+
+    /// Gives this process's parts the numbers of the plan, and seals them: what they sum up to.
+    pub fn seal(&self, plan: &str) -> Result<String> {
+        let plan: Vec<Numbers> = decoded("a plan", plan)?;
+        let numbers = plan.get(self.place as usize).ok_or_else(|| {
+            Error::Argument(format!("the plan says nothing of process {}", self.place))
+        })?;
+        let mut made = self.storing()?;
+        made.stage = Stage::Sealed;
+        let mut sums = Sums::new();
+        for (path, making) in &mut made.arrays {
+            let Some(first) = numbers.get(path).copied().flatten() else {
+                for own in &making.stored {
+                    self.parts()?.free(&self.name_of(path, own.number))?;
+                }
+                making.stored.clear();
+                continue;
+            };
+            let mut own_sums = Vec::with_capacity(making.stored.len());
+            for (own, number) in making.stored.iter_mut().zip(first..) {
+                let (from, to) = (self.name_of(path, own.number), self.name_of(path, number));
+                self.parts()?.renumber(&from, &to)?;
+                own.number = number;
+                own_sums.push(self.parts()?.seal(&to)?);
+            }
+            sums.insert(path.clone(), own_sums);
+        }
+        Ok(encoded(&sums))
+    }
+
+    /// As the publisher: publishes what was planned, and is sealed. Names are published in as few
+    /// transactions as there can be; after an error some may be there.
+    pub fn publish(&self, told: &[&str], plan: &str, sealed: &[&str]) -> Result<()> {
+        let told = read_all(told)?;
+        let plan: Vec<Numbers> = decoded("a plan", plan)?;
+        let sealed: Vec<Sums> = (sealed.iter())
+            .map(|text| decoded("what parts sum up to", text))
+            .collect::<Result<_>>()?;
+        let mut manifests = Vec::new();
+        for (path, shares) in &gathered(&told)? {
+            let numbers: Vec<(usize, Option<u32>)> = (shares.iter())
+                .map(|(process, _)| (*process, plan[*process].get(*path).copied().flatten()))
+                .collect();
+            let sums = |process: usize| sealed.get(process)?.get(*path).map(Vec::as_slice);
+            manifests.push((*path, self.manifest(path, shares, &numbers, &told, &sums)?));
+        }
+        let mut batch: Vec<(&str, Manifest)> = Vec::new();
+        let mut nbytes = 0;
+        for (path, manifest) in manifests {
+            let more = manifest.encode().len();
+            if batch.len() == NAMES_MOST || (nbytes + more > BATCH_BYTES && !batch.is_empty()) {
+                self.commit(std::mem::take(&mut batch))?;
+                nbytes = 0;
+            }
+            batch.push((path, manifest));
+            nbytes += more;
+        }
+        if !batch.is_empty() {
+            self.commit(batch)?;
+        }
+        *lock(&self.beginning) = None;
+        Ok(())
+    }
+
+    fn commit(&self, batch: Vec<(&str, Manifest)>) -> Result<()> {
+        let paths: Vec<&str> = batch.iter().map(|(path, _)| *path).collect();
+        let mut draft = self.cluster.draft(&paths)?;
+        if draft.maker != self.token.maker {
+            return Err(Error::Fenced(format!(
+                "{paths:?} is not published: this process was cut off for so long that the parts \
+                 may have been given back; store them again"
+            )));
+        }
+        for (proposal, (_, mut manifest)) in draft.proposals.iter_mut().zip(batch) {
+            manifest.generation = draft.generation;
+            proposal.manifest = Some(manifest);
+        }
+        self.cluster.publish(draft).map(drop)
+    }
+
+    /// Forgets what was published: whoever holds it has it by its name.
+    pub fn end(&self) {
+        lock(&self.made).arrays.clear();
+        *lock(&self.beginning) = None;
+    }
+
+    /// Gives back what this process has made, and was not published.
+    pub fn give_back(&self) {
+        let arrays = std::mem::take(&mut lock(&self.made).arrays);
+        if let Ok(parts) = self.parts() {
+            for (path, making) in &arrays {
+                for own in &making.stored {
+                    // What cannot be freed now is freed by the node, when the maker has gone.
+                    let _ = parts.free(&self.name_of(path, own.number));
+                }
+            }
+        }
+        *lock(&self.beginning) = None;
+    }
+
+    /// The manifest of an array; sums are those of a process's parts, none before they are sealed.
+    fn manifest<'s>(
+        &self,
+        path: &str,
+        shares: &[(usize, &Share)],
+        numbers: &[(usize, Option<u32>)],
+        told: &[Told],
+        sums: &dyn Fn(usize) -> Option<&'s [u64]>,
+    ) -> Result<Manifest> {
+        let mut holders: Vec<Holder> = Vec::new();
+        let mut parts: Vec<(u32, Part)> = Vec::new();
+        for ((process, share), (_, first)) in shares.iter().zip(numbers) {
+            let Some(first) = first else { continue };
+            let missing =
+                || Error::Argument(format!("process {process} has not told all of its {path:?}"));
+            let holder = told[*process].holder.as_ref().ok_or_else(missing)?;
+            let at = holders.iter().position(|own| own == holder).unwrap_or_else(|| {
+                holders.push(holder.clone());
+                holders.len() - 1
+            });
+            let own = sums(*process);
+            if own.is_some_and(|own| own.len() != share.boxes.len()) {
+                return Err(missing());
+            }
+            for (number, shape) in share.boxes.iter().enumerate() {
+                let sum = own.map_or(u64::MAX, |own| own[number]);
+                parts.push((first + number as u32, shape.part(at as u32, sum)));
+            }
+        }
+        parts.sort_by_key(|(number, _)| *number);
+        let (dtype, shape) = described(path, shares)?;
+        let attrs = (shares.iter()).map(|(_, share)| &share.attrs).find(|own| !own.is_empty());
+        let boxes = Boxes {
+            dtype: dtype.to_owned(),
+            shape: shape.to_vec(),
+            attrs: attrs.cloned().unwrap_or_default(),
+            sealed: true,
+            replicas: 1,
+            parts: parts.into_iter().map(|(_, part)| part).collect(),
+            ..Boxes::default()
+        };
+        let uuid = self.token.uuid_of(path);
+        Ok(Manifest { uuid, generation: 0, holders, content: Content::Array(boxes) })
+    }
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        // What is sealed may be published: then its holder knows whether it has a name.
+        if lock(&self.made).stage == Stage::Stores {
+            self.give_back();
+        }
+    }
+}
+
+impl Making {
+    fn find(&mut self, number: u32) -> Option<&mut Stored> {
+        self.stored.iter_mut().find(|own| own.number == number)
+    }
+
+    /// A number that none of its parts has, of 14 bits.
+    fn next(&self, path: &str) -> Result<u32> {
+        let in_use: HashSet<u32> = self.stored.iter().map(|own| own.number & 0x3fff).collect();
+        (0..PARTS_MOST as u32).find(|number| !in_use.contains(number)).ok_or_else(|| {
+            Error::Argument(format!(
+                "{path:?} has {PARTS_MOST} boxes of this process, and no array has more parts: \
+                 store larger ones"
+            ))
+        })
+    }
+
+    /// The part that a box is written into; none where it is a new one.
+    fn place_for(&self, path: &str, shape: &Shape) -> Result<Option<&Stored>> {
+        let Some(own) = self.stored.iter().find(|own| own.shape.meets(shape)) else {
+            return Ok(None);
+        };
+        if !own.is_there {
+            let why = format!("{path:?}: another thread stores this box at the moment");
+            return Err(Error::Store(StoreError::new(Kind::Busy, why)));
+        }
+        if own.shape.covers(shape) {
+            return Ok(Some(own));
+        }
+        let Shape { offsets, counts } = &own.shape;
+        Err(Error::Argument(format!(
+            "{path:?}: the box at {:?} of counts {:?} is partly over one that this process has \
+             stored, at {offsets:?} of counts {counts:?}: store that one again, or boxes within it",
+            shape.offsets, shape.counts
+        )))
+    }
+}
+
+fn making_of<'m>(made: &'m mut Made, path: &str, dtype: &DType) -> Result<&'m mut Making> {
+    check_path(path)?;
+    let making = made.arrays.entry(path.to_owned()).or_insert_with(|| Making {
+        dtype: dtype.clone(),
+        shape: None,
+        is_whole: false,
+        attrs: serde_json::Map::new(),
+        stored: Vec::new(),
+    });
+    check_dtype(path, &making.dtype, dtype)?;
+    Ok(making)
+}
+
+fn check_path(path: &str) -> Result<()> {
+    let is_step =
+        |step: &str| !step.is_empty() && step != "." && step != ".." && !step.contains('\0');
+    if path.split('/').all(is_step) {
+        return Ok(());
+    }
+    Err(Error::Store(StoreError::new(
+        Kind::InvalidName,
+        format!("{path:?} is no name: give steps with / between them, such as \"run/T\""),
+    )))
+}
+
+fn check_dtype(path: &str, own: &DType, given: &DType) -> Result<()> {
+    if own == given {
+        return Ok(());
+    }
+    Err(Error::Argument(format!(
+        "{path:?}: what is stored is {}, and {} was asked for",
+        own.text(),
+        given.text()
+    )))
+}
+
+fn check_nbytes(path: &str, dtype: &DType, counts: &[u64], data: &[u8]) -> Result<()> {
+    let items = counts.iter().try_fold(1_u64, |all, count| all.checked_mul(*count));
+    let nbytes = items.and_then(|items| items.checked_mul(dtype.itemsize()));
+    if nbytes == Some(data.len() as u64) {
+        return Ok(());
+    }
+    let (dtype, given) = (dtype.text(), data.len());
+    Err(Error::Argument(format!("{path:?}: {counts:?} items of {dtype} are not {given} bytes")))
+}
+
+fn check_within(path: &str, shape: Option<&[u64]>, own: &Shape) -> Result<()> {
+    let Shape { offsets, counts } = own;
+    let fits = offsets.len() == counts.len()
+        && offsets.iter().zip(counts).all(|(at, n)| at.checked_add(*n).is_some())
+        && shape.is_none_or(|shape| {
+            shape.len() == counts.len()
+                && (offsets.iter().zip(counts).zip(shape)).all(|((at, n), all)| at + n <= *all)
+        });
+    if fits {
+        return Ok(());
+    }
+    let dims = shape.map_or_else(String::new, |shape| format!(" of dims {shape:?}"));
+    Err(Error::Argument(format!(
+        "{path:?}: the box at {offsets:?} of counts {counts:?} is not within the array{dims}"
+    )))
+}
+
+/// Arrays by their names, with each process that has a share, in the order of places.
+type Shares<'t> = BTreeMap<&'t str, Vec<(usize, &'t Share)>>;
+
+fn gathered(told: &[Told]) -> Result<Shares<'_>> {
+    let mut arrays = Shares::new();
+    for (process, own) in told.iter().enumerate() {
+        for (path, share) in &own.shares {
+            arrays.entry(path).or_default().push((process, share));
+        }
+    }
+    // The uuid of an array is of 64 bits of its name.
+    let mut sums = HashMap::new();
+    for path in arrays.keys() {
+        if let Some(other) = sums.insert(checksum_of(path.as_bytes()), *path) {
+            return Err(Error::Argument(format!(
+                "{other:?} and {path:?} cannot be published at once: publish one of them before \
+                 the other"
+            )));
+        }
+    }
+    Ok(arrays)
+}
+
+/// The dtype and dims of an array, about which all processes that say them agree.
+fn described<'t>(path: &str, shares: &[(usize, &'t Share)]) -> Result<(&'t str, &'t [u64])> {
+    let (first, share) = shares[0];
+    let mut shape: Option<(usize, &[u64])> = None;
+    for (process, own) in shares {
+        if own.dtype != share.dtype {
+            let (one, other) = (shown(&share.dtype), shown(&own.dtype));
+            return Err(Error::Argument(format!(
+                "{path:?}: process {first} stores {one}, and process {process} stores {other}"
+            )));
+        }
+        match (&own.shape, shape) {
+            (Some(own), Some((who, before))) if own != before => {
+                return Err(Error::Store(StoreError::new(
+                    Kind::Exists,
+                    format!(
+                        "{path:?}: process {who} makes it with dims {before:?}, and process \
+                         {process} with {own:?}"
+                    ),
+                )));
+            }
+            (Some(own), None) => shape = Some((*process, own)),
+            _ => {}
+        }
+    }
+    match shape {
+        Some((_, shape)) => Ok((&share.dtype, shape)),
+        None => Err(Error::Argument(format!(
+            "{path:?}: no process has said its dims: one that makes it calls alloc"
+        ))),
+    }
+}
+
+/// The numbers of the parts of each process. Where some have stored the array as a whole, the first
+/// of these has it, and the others' are given back.
+fn numbered(path: &str, shares: &[(usize, &Share)]) -> Result<Vec<(usize, Option<u32>)>> {
+    let chosen = shares.iter().find(|(_, share)| share.is_whole).map(|(process, _)| *process);
+    if let (Some(chosen), Some((process, _))) =
+        (chosen, shares.iter().find(|(_, share)| !share.is_whole && !share.boxes.is_empty()))
+    {
+        return Err(Error::Argument(format!(
+            "{path:?}: process {chosen} has stored the whole of it, and process {process} a part"
+        )));
+    }
+    let mut next = 0_u32;
+    let mut numbers = Vec::with_capacity(shares.len());
+    for (process, share) in shares {
+        let is_kept = chosen.is_none_or(|chosen| chosen == *process);
+        numbers.push((*process, (is_kept && !share.boxes.is_empty()).then_some(next)));
+        if is_kept {
+            next = next.saturating_add(share.boxes.len() as u32);
+        }
+    }
+    Ok(numbers)
+}
+
+/// Refuses to replace an array by one that is not like it, or that lacks what it has.
+fn check_former(path: &str, former: &Manifest, new: &Manifest, is_whole: bool) -> Result<()> {
+    let Some(own) = new.array() else { return Ok(()) };
+    let Some(before) = former.array() else {
+        return Err(Error::Store(StoreError::new(
+            Kind::Exists,
+            format!("{path:?} is a group of the cluster: take another id, or one below it"),
+        )));
+    };
+    if (&before.dtype, &before.shape) != (&own.dtype, &own.shape) {
+        let kind = if is_whole { Kind::Argument } else { Kind::Exists };
+        return Err(Error::Store(StoreError::new(
+            kind,
+            format!(
+                "{path:?}: what is stored is {} with dims {:?}, and {} with dims {:?} was asked \
+                 for: free the id first",
+                shown(&before.dtype),
+                before.shape,
+                shown(&own.dtype),
+                own.shape
+            ),
+        )));
+    }
+    let lacking = |(_, part): &(usize, &Part)| {
+        let items: u64 = part.counts.iter().product();
+        let covered: u64 = own.parts.iter().map(|other| common(part, other)).sum();
+        covered < items
+    };
+    match before.parts.iter().enumerate().find(lacking) {
+        None => Ok(()),
+        Some((_, part)) => Err(Error::Argument(format!(
+            "{path:?}: the array that is there has values at {:?} of counts {:?}, and nobody has \
+             stored all of these again: store them, or free the id first",
+            part.offsets, part.counts
+        ))),
+    }
+}
+
+/// How many items two parts have in common.
+fn common(one: &Part, other: &Part) -> u64 {
+    let dims = one.offsets.iter().zip(&one.counts).zip(other.offsets.iter().zip(&other.counts));
+    dims.map(|((a, n), (b, m))| (a + n).min(b + m).saturating_sub(*a.max(b))).product()
+}
+
+fn shown(text: &str) -> String {
+    dtype::of_text(text).map_or_else(|_| text.to_owned(), |dtype| dtype.text())
+}
+
+fn encoded(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain values are JSON")
+}
+
+fn decoded<T: for<'d> Deserialize<'d>>(what: &str, text: &str) -> Result<T> {
+    serde_json::from_str(text)
+        .map_err(|error| Error::Argument(format!("{text:?} is not {what}: {error}")))
+}
+
+fn read_all(told: &[&str]) -> Result<Vec<Told>> {
+    told.iter().map(|text| decoded("what a process has made", text)).collect()
+}
