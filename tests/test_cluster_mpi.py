@@ -36,6 +36,60 @@ node = engram.cluster.serve(
 node.wait()
 print(node.standing)
 """
+RANKS = """
+import sys
+import numpy as np
+from mpi4py import MPI
+import engram
+import engram.cluster
+
+world = MPI.COMM_WORLD
+rank, size = world.Get_rank(), world.Get_size()
+pool = "/dev/shm/engram-node"
+with engram.cluster.open("mpi", etcd=[sys.argv[1]], pool=pool, tls="none") as cluster:
+    own = np.arange(12.0).reshape(3, 4) + 100 * rank
+    with cluster.together(world) as ranks:
+        ranks.array("py/T", (3 * size, 4), "f8", attrs={"units": "K"})
+        ranks.store("py/T", own, (3 * rank, 0))
+        ranks.put("py/size", np.int32(size))
+        if rank == size - 1:
+            ranks.put("py/last", np.array(["a", "word"]))
+        ranks.publish()
+        found = cluster["py/T"]
+        assert found.attrs == {"units": "K"} and found.shape == (3 * size, 4)
+        other = (rank + 1) % size
+        assert (found[3 * other : 3 * other + 3] == own + 100 * (other - rank)).all()
+        assert cluster["py/size"][...] == size
+        assert list(cluster["py/last"][...]) == ["a", "word"]
+        ranks.array("py/V", size, "i8")
+    assert cluster["py/V"].shape == (size,)
+    # An error of one rank is raised on all, and nothing is published.
+    try:
+        with cluster.together(world) as ranks:
+            ranks.put("py/W", 1)
+            ranks.store("py/U", [rank if rank else 1.5], rank)
+            ranks.publish()
+    except engram.ArgumentError as error:
+        assert "process 0 stores float64, and process 1 stores int64" in str(error), error
+    else:
+        raise SystemExit("it was published")
+    for published in (False, True):
+        try:
+            with cluster.together(world) as ranks:
+                ranks.put("py/W", 1)
+                if rank == 1:
+                    raise ValueError("of this rank alone")
+                if published:
+                    ranks.publish()
+        except engram.EngramError as error:
+            assert rank != 1 and "rank 1: ValueError: of this rank alone" in str(error)
+        except ValueError:
+            assert rank == 1
+    world.Barrier()
+    assert "py/U" not in cluster and "py/W" not in cluster
+    if rank == 0:
+        print("all is well")
+"""
 GO_ON = """
 import time
 time.sleep(600)
@@ -211,3 +265,13 @@ def test_without_the_library_of_clusters_a_program_says_what_is_missing(
     program = native.compiled("c++", source, tmp_path / "own", tmp_path / "alone", given)
     said = native.run(program, "engram://job", code=1)
     assert "a cluster needs libengram_cluster, which cannot be loaded" in said
+
+
+def test_ranks_of_python_store_at_their_nodes_and_publish_together(ranks: Ranks) -> None:
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    with ranks.served() as cluster:
+        said = ranks.run(2, sys.executable, "-c", RANKS, ranks.etcd)
+        assert "all is well" in said
+        for name in cluster.names("py"):
+            cluster.remove(name)
+        assert cluster.verify().problems == []

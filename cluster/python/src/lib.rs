@@ -13,6 +13,7 @@ mod cluster;
 mod engine;
 mod error;
 mod node;
+mod together;
 mod tree;
 
 use pyo3::prelude::*;
@@ -25,6 +26,8 @@ mod _cluster {
     use crate::cluster::{Cluster, Draft, NewPart};
     #[pymodule_export]
     use crate::node::{Node, check_etcd_version, check_pool, etcd_version, node_of};
+    #[pymodule_export]
+    use crate::together::Together;
     #[pymodule_export]
     use crate::tree::{Tree, homes, query_node};
 }

@@ -24,6 +24,7 @@ from engram.cluster.natives import native
 from engram.cluster.queries import ArrayIndex, Hits, of_cluster
 from engram.cluster.sealing import seal
 from engram.cluster.space import Space, space_of
+from engram.cluster.together import Ranks, Together
 from engram.cluster.trees import ClusterGroup, create
 from engram.cluster.verifying import ClusterReport, verify
 from engram.errors import (
@@ -588,6 +589,17 @@ class Cluster:
                 b.remove("run/old")
         """
         return Batch(self)
+
+    def together(self, comm: Ranks) -> Together:
+        """Give a with-block in which ranks of MPI store, each at its node, and publish together.
+
+        Each rank of the communicator, one of mpi4py's, calls it::
+
+            with c.together(MPI.COMM_WORLD) as ranks:
+                ranks.array("run/T", shape=(1000 * size, 400), dtype="f8")
+                ranks.store("run/T", block, (1000 * rank, 0))
+        """
+        return Together(self, comm)
 
     def from_dask(
         self,
