@@ -270,7 +270,7 @@ def test_without_the_library_of_clusters_a_program_says_what_is_missing(
 def test_ranks_of_python_store_at_their_nodes_and_publish_together(ranks: Ranks) -> None:
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
     with ranks.served() as cluster:
-        said = ranks.run(2, sys.executable, "-c", RANKS, ranks.etcd)
+        said = ranks.run(2, sys.executable, "-m", "mpi4py", "-c", RANKS, ranks.etcd)
         assert "all is well" in said
         for name in cluster.names("py"):
             cluster.remove(name)

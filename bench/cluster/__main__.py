@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from bench import report
-from bench.cluster import arrays, members, objects, wire
+from bench.cluster import arrays, members, objects, ranks, wire
 from bench.setting import Setting
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ PARTS: dict[str, Callable[[Setting], Iterator[Line]]] = {
     "arrays": arrays.lines,
     "objects": objects.lines,
     "members": members.lines,
+    "ranks": ranks.lines,
 }
 
 

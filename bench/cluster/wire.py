@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from bench.setting import Setting
 
 ROOT = Path(__file__).parents[2]
-BARS = {"pull": 0.9, "TLS": 0.8}
 
 
-def lines(setting: Setting) -> Iterator[Line]:
-    """Run the example of the crate that has the server and the puller."""
-    mib, rounds = (128, 3) if setting.quick else (1024, 7)
+def rates(mib: int, rounds: int) -> dict[str, float]:
+    """Run the example of the crate that has the server and the puller: GiB/s, by what was run."""
     words = ["cargo", "run", "--quiet", "--release", "-p", "engram-wire"]
     told = subprocess.run(  # noqa: S603 - our own words
         [*words, "--example", "throughput", "--", str(mib), str(rounds)],
@@ -31,18 +29,21 @@ def lines(setting: Setting) -> Iterator[Line]:
     ).stdout
     # Memory that was touched before is what a pool has after its first use.
     told = told.partition("memory untouched")[0]
-    rates = {
-        name.strip(): float(rate)
-        for name, rate in re.findall(r"^  (.+?) +([0-9.]+) GiB/s", told, re.MULTILINE)
-    }
-    seconds = {name: mib / 1024 / rate for name, rate in rates.items() if rate}
+    found = re.findall(r"^  (.+?) +([0-9.]+) GiB/s", told, re.MULTILINE)
+    return {name.strip(): float(rate) for name, rate in found}
+
+
+def lines(setting: Setting) -> Iterator[Line]:
+    """Compare a pull with loops over sockets."""
+    mib, rounds = (128, 3) if setting.quick else (1024, 7)
+    seconds = {name: mib / 1024 / rate for name, rate in rates(mib, rounds).items() if rate}
     title = f"a part of {mib} MiB pulled into mapped memory, with its checksum"
-    pairs = {"pull": "bare with sum", "TLS pull": "OpenSSL 128"}
-    bounds = [
-        Bound(ours, peer, "speed", BARS[ours.partition(" ")[0]])
-        for ours, peer in pairs.items()
-        if ours in seconds and peer in seconds
+    pairs = [
+        Bound("pull", "bare", "speed", 0.9),
+        Bound("pull", "bare with sum", "show"),
+        Bound("TLS pull", "OpenSSL 128", "speed", 0.8),
     ]
+    bounds = [bound for bound in pairs if {bound.ours, bound.peer} <= seconds.keys()]
     line = Line(title, "ms", bounds, {name: [taken] for name, taken in seconds.items()})
     line.remarks.append("medians over all rounds: `cargo run --example throughput` prints more")
     yield line

@@ -1,4 +1,4 @@
-"""`python -m bench.stage.page [RESULTS]`: prints the tables of `docs/evaluation-stages.md`."""
+"""`python -m bench.page RESULTS`: prints the tables of a page of the evaluation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.stage.__main__ import OUT
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,9 +16,18 @@ MIB = 1 << 20
 
 def shown(value: float, unit: str) -> str:
     """Say a median."""
-    if unit == "MiB":
-        return f"{value / MIB:,.0f} MiB"
-    return f"{value:.1%}" if unit == "%" else f"{value:,.2f} s"
+    match unit:
+        case "MiB":
+            return f"{value / MIB:,.0f} MiB"
+        case "%":
+            return f"{value:.1%}"
+        case "s" if value >= 1:
+            return f"{value:,.2f} s"
+        case "s" if value >= 1e-3:  # noqa: PLR2004 - a millisecond
+            return f"{value * 1e3:.3g} ms"
+        case "s":
+            return f"{value * 1e6:.3g} µs"
+    return f"{value:.3g} {unit}".rstrip()
 
 
 def asked(bound: dict[str, Any], unit: str) -> str:
@@ -74,8 +81,10 @@ def page(held: dict[str, Any]) -> Iterator[str]:
 
 def main() -> None:
     """Print the page's tables."""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else OUT
-    sys.stdout.writelines(line + "\n" for line in page(json.loads(path.read_text())))
+    if len(sys.argv) != 2:  # noqa: PLR2004 - the program and its argument
+        raise SystemExit(f"{__doc__} Give a JSON file of bench/results.")
+    held = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    sys.stdout.writelines(line + "\n" for line in page(held))
 
 
 if __name__ == "__main__":
