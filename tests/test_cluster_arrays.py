@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -368,3 +369,58 @@ def test_a_name_is_read_while_it_is_replaced_and_sealed(rig: Rig) -> None:
         with contextlib.closing(rig.open()) as third:
             third.publish("T")
         assert set(np.unique(made[...])) == {float(step)}
+
+
+# Room
+
+
+@pytest.mark.parametrize("way", ["put", "create_array", "from_dask"])
+def test_a_node_that_is_full_gives_way_to_the_next(rig: Rig, way: str) -> None:
+    rig.serve(0, size="8 MiB")
+    rig.serve(1)
+    here, beside = rig.open(0), rig.open()
+    large = np.arange(1 << 21, dtype="f8")  # 16 MiB, and half of it is more than a node has
+    # The process at the full node would keep all of what Dask computes in it.
+    cluster = here if way == "from_dask" else beside
+    if way == "put":
+        cluster.put("F", large, parts=(4,))
+    elif way == "create_array":
+        cluster.create_array("F", large.shape, parts=(4,))
+    else:
+        with dask.config.set(scheduler="synchronous"):
+            cluster.from_dask("F", da.from_array(large, chunks=1 << 19))
+    found = beside["F"]
+    assert all(sorted(part.nodes) == sorted(set(part.nodes)) for part in found.parts)
+    counts = {node: len(boxes) for node, boxes in found.holders().items()}
+    rooms = {node: beside.space(node) for node in counts}
+    small = next(node for node, room in rooms.items() if room and room.size < 16 << 20)
+    assert 0 < counts[small] < 4
+    assert sum(counts.values()) == 4
+    if way != "create_array":
+        np.testing.assert_array_equal(found[...], large)
+    assert beside.verify().problems == []
+
+
+def test_where_no_node_has_room_the_error_says_what_each_has(rig: Rig) -> None:
+    rig.serve(0, size="8 MiB")
+    rig.serve(1, size="8 MiB")
+    cluster = rig.open()
+    with pytest.raises(engram.PoolFullError, match=r"no node .* has room for part \d of 'F'") as e:
+        cluster.put("F", np.zeros(1 << 22), parts=(2,))
+    assert str(e.value).count(" B free") == 2
+    assert "F" not in cluster
+    # What was made of it before is given back.
+    wait_for(lambda: kept(rig, 0) == kept(rig, 1) == [])
+
+
+def test_copies_of_a_part_never_share_a_host_also_where_one_is_full(rig: Rig) -> None:
+    rig.serve(0, size="8 MiB", host="engram-f0")
+    rig.serve(1, host="engram-f1")
+    cluster = rig.open()
+    with pytest.raises(engram.PoolFullError, match="engram-f0 has"):
+        cluster.put("F", np.zeros(1 << 21), parts=(1,), replicas=2)
+    assert "F" not in cluster
+    rig.serve(2, host="engram-f2")
+    cluster.put("F", np.zeros(1 << 21), parts=(1,), replicas=2)
+    hosts = {each.node: each.host for each in cluster.members}
+    assert {hosts[node] for node in cluster["F"].parts[0].nodes} == {"engram-f1", "engram-f2"}

@@ -19,7 +19,8 @@ use engram_protocol::map::{Entry, Map, State};
 use engram_protocol::publish::{NAMES_MOST, Outcome, Proposal, Publish, Seen};
 use engram_protocol::strike::{Strike, Verdict};
 use engram_protocol::{Action, Rules};
-use engram_wire::{Client, Tls};
+use engram_wire::{Client, Method, Tls};
+use serde_json::Value;
 
 use crate::clock::{now, wall};
 use crate::coordinator::{Coordinator, no_answer};
@@ -420,6 +421,27 @@ impl Cluster {
             })
             .collect();
         Error::NodeAway(format!("{what} cannot be reached: {}; try again later", told.join("; ")))
+    }
+
+    /// What room a node's pool has: its size, and what is used, in bytes.
+    pub fn room(&self, node: &str) -> Result<(u64, u64)> {
+        if let Some(local) = self.local_of(node) {
+            let room = local.parts.pool().room()?;
+            return Ok((room.size, room.used));
+        }
+        let map = self.map();
+        let (entry, _) = map
+            .node(node)
+            .ok_or_else(|| Error::NotFound(format!("the cluster has no node {node}")))?;
+        let holder = Holder { node: node.to_owned(), member: entry.member };
+        let answer = self.ask_holder(&holder, Method::Get, "/room", &[])?;
+        let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        told["size"].as_u64().zip(told["used"].as_u64()).ok_or_else(|| {
+            Error::Unsupported(format!(
+                "{} does not tell its room: it is of an older version",
+                node
+            ))
+        })
     }
 
     /// A uuid for a publication.

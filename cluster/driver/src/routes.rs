@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! GET    /                        what the node is: cluster, node, member, version
+//! GET    /room                    the bytes of its pool: {"size": …, "used": …}
 //! GET    /parts/UUID/N            a part's bytes, or a range of them                ?member=HEX
 //! PUT    /parts/UUID/N            makes a part of the body   ?path= maker= begun= dtype= offsets=
 //!                                                 counts= [checksum=] [filled=1] member=
@@ -84,6 +85,7 @@ impl Routes {
         let steps: Vec<&str> = path.split('/').skip(1).collect();
         match (request.method, steps.as_slice()) {
             (Method::Get | Method::Head, [""]) => Ok(self.describe()),
+            (Method::Get | Method::Head, ["room"]) => self.room(),
             (Method::Get | Method::Head, ["parts", uuid, part]) => {
                 self.part(&request, uuid, number(part)?)
             }
@@ -103,9 +105,15 @@ impl Routes {
             (Method::Get | Method::Post | Method::Delete, ["calls", number]) => {
                 self.call(request, number)
             }
-            (_, [""] | ["parts", ..]) => Ok(Response::new(405, "this is not done here\n")),
+            (_, ["" | "room"] | ["parts", ..]) => Ok(Response::new(405, "this is not done here\n")),
             _ => Err(Error::NotFound(format!("a node server has nothing at {path:?}"))),
         }
+    }
+
+    fn room(&self) -> Result<Response> {
+        let room = self.shared.parts.pool().room()?;
+        let told = json!({"size": room.size, "used": room.used});
+        Ok(Response::new(200, format!("{told}\n")).with("Content-Type", "application/json"))
     }
 
     fn describe(&self) -> Response {

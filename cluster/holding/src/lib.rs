@@ -29,7 +29,9 @@ use engram::{
     Mode, Namespace, Oid, Payload, Placement, Pool, Result, View,
 };
 use engram_parts::head::Head;
-use engram_parts::table::{Bytes, Cut, Facts, Fault, Memory, NewObject, Place, Table, VERSION};
+use engram_parts::table::{
+    Bytes, Cut, Facts, Fault, Memory, NewObject, Place, Room, Table, VERSION,
+};
 use engram_parts::table::{Take, TakeHit};
 use engram_parts::{Mark, checksum_of};
 
@@ -42,6 +44,7 @@ pub static TABLE: Table = Table {
     open,
     close,
     facts,
+    room,
     begin,
     write,
     finish,
@@ -146,6 +149,16 @@ unsafe extern "C" fn facts(handle: *mut c_void, out: *mut Facts, fault: *mut Fau
         let len = uuid.len().min(out.uuid.len());
         out.uuid[..len].copy_from_slice(&uuid[..len]);
         (out.uuid_len, out.format) = (len, FORMAT);
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn room(handle: *mut c_void, out: *mut Room, fault: *mut Fault) -> i32 {
+    guarded(fault, || {
+        // SAFETY: the caller's handle and place.
+        let (opened, out) = unsafe { (pool_of(handle), &mut *out) };
+        let space = opened.namespace.space()?;
+        *out = Room { size: space.size, used: space.used };
         Ok(())
     })
 }

@@ -14,7 +14,7 @@ use engram_base::checksum::RunningChecksum;
 use engram_base::error::{Error, Kind, Result};
 
 use crate::head::Head;
-use crate::table::{self, Bytes, Cut, Fault, Memory, NewObject, Table, VERSION};
+use crate::table::{self, Bytes, Cut, Fault, Memory, NewObject, Room, Table, VERSION};
 
 /// What is looked at at once.
 const PIECE: usize = 256 << 10;
@@ -150,6 +150,15 @@ impl NodePool {
         call(|fault| unsafe { (table.facts)(*pool, &raw mut facts, fault) })?;
         let uuid = String::from_utf8_lossy(&facts.uuid[..facts.uuid_len.min(64)]).into_owned();
         Ok(Facts { uuid, format: facts.format })
+    }
+
+    /// What room the pool has.
+    pub fn room(&self) -> Result<Room> {
+        let mut room = Room::default();
+        let Opened { table, pool } = &*self.opened;
+        // SAFETY: the pool is open.
+        call(|fault| unsafe { (table.room)(*pool, &raw mut room, fault) })?;
+        Ok(room)
     }
 
     /// Reserves space for an object; without room it fails before any byte moves.

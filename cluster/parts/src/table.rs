@@ -9,7 +9,7 @@ use std::ptr;
 use engram_base::error::{Error, Kind};
 
 /// The version of this table: both sides have the same, or refuse each other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The longest message of a fault, in bytes.
 pub const FAULT_MOST: usize = 1000;
@@ -106,6 +106,16 @@ impl Default for Facts {
     }
 }
 
+/// The room of a pool, in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// The most that its objects may take.
+    pub size: u64,
+    /// What they take.
+    pub used: u64,
+}
+
 /// A place in a pool: a path below a group.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -188,6 +198,8 @@ pub struct Table {
     pub close: unsafe extern "C" fn(*mut c_void),
     /// Tells what a pool is.
     pub facts: unsafe extern "C" fn(*mut c_void, *mut Facts, *mut Fault) -> i32,
+    /// Tells what room a pool has.
+    pub room: unsafe extern "C" fn(*mut c_void, *mut Room, *mut Fault) -> i32,
     /// Reserves space for an object: a writer, and its memory.
     pub begin: unsafe extern "C" fn(
         *mut c_void,

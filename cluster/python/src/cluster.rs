@@ -199,6 +199,12 @@ impl Cluster {
         told(py.detach(|| driven.publish(drafted)))
     }
 
+    /// The size of a node's pool, and what is used of it, in bytes.
+    fn room(&self, py: Python<'_>, node: &str) -> PyResult<(u64, u64)> {
+        let driven = self.driven()?;
+        told(py.detach(|| driven.room(node)))
+    }
+
     /// A uuid for a publication.
     #[staticmethod]
     fn new_uuid() -> PyResult<String> {

@@ -147,10 +147,7 @@ class Cluster:
         return self._native.own_node
 
     def space(self, node: str) -> Space | None:
-        """Give the room that a node's pool has, in bytes; None of a node of another host.
-
-        A node server does not tell it: the pool is looked at where it lies on this host.
-        """
+        """Give the room that a node's pool has, in bytes; None of a node that does not answer."""
         return space_of(self, node)
 
     @property

@@ -8,7 +8,7 @@ nobody finds them, and all names are published at once. Where that fails, the pa
 import contextlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,13 @@ import numpy as np
 from engram.cluster import values
 from engram.cluster.boxes import Box, raw_of
 from engram.cluster.natives import native
-from engram.errors import ArgumentError, CoordinatorError, NodeAwayError, NotFoundError
+from engram.errors import (
+    ArgumentError,
+    CoordinatorError,
+    NodeAwayError,
+    NotFoundError,
+    PoolFullError,
+)
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
@@ -88,6 +94,15 @@ class Places:
         """Give the holders of so many parts: in order, as many on each node as on any other."""
         every = self.all
         return [self.beside(every[number * len(every) // count]) for number in range(count)]
+
+    def instead(self, others: Sequence[Holder], full: Sequence[Holder]) -> Holder | None:
+        """Give the next holder after those that are full, on no host of the others; None: none."""
+        hosts = {self._hosts.get(holder, holder[0]) for holder in others}
+        at = self.all.index(full[-1]) + 1 if full and full[-1] in self.all else 0
+        for holder in [*self.all[at:], *self.all[:at]]:
+            if holder not in full and self._hosts[holder] not in hosts:
+                return holder
+        return None
 
     def beside(self, first: Holder) -> list[Holder]:
         """Give a holder, and those of other hosts that have the same part."""
@@ -198,19 +213,74 @@ class EmptyPlan(ArrayPlan):
     def make(self, cluster: "Cluster", making: Making, made: list[Made]) -> None:
         """Have each holder make its parts."""
         for number, (box, places) in enumerate(zip(self.boxes, self.places, strict=True)):
-            made.append(Made(number, box, places, None))
             part = making.part(number, box, self.dtype)
-            cluster._native.fill_part(places[0], part, self.item)
+
+            def fill(holder: Holder, part: native.NewPart = part) -> None:
+                cluster._native.fill_part(holder, part, self.item)
+
+            at_holders(cluster, making, Made(number, box, places, None), made, fill)
 
 
 def make_part(
     cluster: "Cluster", making: Making, part: Made, block: np.ndarray[Any, Any], made: list[Made]
 ) -> None:
-    """Make one part at its holders of an array that lies in one piece; it is added at first."""
-    made.append(part)
+    """Make one part at its holders of an array that lies in one piece."""
     new = making.part(part.number, part.box, block.dtype)
-    sums = [cluster._native.make_part(holder, new, raw_of(block)) for holder in part.holders]
-    made[-1] = part._replace(checksum=sums[0])
+
+    def make(holder: Holder) -> int:
+        return cluster._native.make_part(holder, new, raw_of(block))
+
+    at_holders(cluster, making, part, made, make)
+
+
+def at_holders(
+    cluster: "Cluster",
+    making: Making,
+    part: Made,
+    made: list[Made],
+    make: Callable[[Holder], int | None],
+) -> None:
+    """Have each holder of a part make it; a node that is full gives way to the next.
+
+    The part is added to what is made, with the holders that may have it.
+
+    Raises
+    ------
+    PoolFullError
+        If no node has room for it; it says how much each has.
+
+    """
+    made.append(part._replace(holders=[]))
+    left, full = list(part.holders), list[Holder]()
+    while left:
+        holder = left.pop(0)
+        there = made[-1].holders
+        made[-1] = made[-1]._replace(holders=[*there, holder])
+        try:
+            checksum = make(holder)
+        except PoolFullError:
+            made[-1] = made[-1]._replace(holders=there)
+            full.append(holder)
+            other = Places(cluster, 1).instead([*there, *left], full)
+            if other is None:
+                raise _full(cluster, making, part, full) from None
+            left.insert(0, other)
+        else:
+            made[-1] = made[-1]._replace(checksum=checksum)
+
+
+def _full(cluster: "Cluster", making: Making, part: Made, full: Sequence[Holder]) -> PoolFullError:
+    hosts = {each.node: each.host for each in cluster.members}
+    rooms = [(hosts.get(node, node), cluster.space(node)) for node, _ in full]
+    told = [
+        f"{host} does not say" if room is None else f"{host} has {room.free:,} B free"
+        for host, room in rooms
+    ]
+    return PoolFullError(
+        f"no node of the cluster {cluster.name!r} has room for part {part.number} of "
+        f"{making.path!r}, of counts {part.box.counts}: {'; '.join(told)}. Remove what is not "
+        "needed, or start more nodes"
+    )
 
 
 def commit(cluster: "Cluster", plans: Sequence[Plan]) -> None:

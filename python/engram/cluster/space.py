@@ -1,4 +1,4 @@
-"""The room that a node's pool has, as far as this host can tell."""
+"""The room that a node's pool has, and where the pool lies on this host."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engram.cluster.natives import native
 from engram.errors import EngramError
-from engram.pool import open as open_pool
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster, Member
-    from engram.pool import Pool
 
 
 class Space(NamedTuple):
@@ -43,14 +41,7 @@ def pool_here(cluster: Cluster, member: Member) -> Path | None:
 
 
 def space_of(cluster: Cluster, node: str) -> Space | None:
-    """Give the room of a node's pool; None of a node of another host, which tells nothing of it."""
-    for member in cluster.members:
-        path = pool_here(cluster, member) if member.node == node else None
-        if path is not None:
-            with contextlib.suppress(EngramError), open_pool(path, "r") as pool:
-                return _space(pool)
+    """Give the room of a node's pool; None of a node that does not answer."""
+    with contextlib.suppress(EngramError):
+        return Space(*cluster._native.room(node))
     return None
-
-
-def _space(pool: Pool) -> Space:
-    return Space(pool.size, pool.used)
