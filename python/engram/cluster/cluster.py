@@ -17,6 +17,7 @@ from engram.cluster import certificates, homes, known, plans
 from engram.cluster.batch import Batch
 from engram.cluster.boxes import Box, ClusterArray, check_box, decoded
 from engram.cluster.calling import Caller
+from engram.cluster.known import DEADLINE_S
 from engram.cluster.making import Plan, commit
 from engram.cluster.mapping import calls_of
 from engram.cluster.names import checked
@@ -320,6 +321,9 @@ class Cluster:
         return homes.place_of_alias(self, alias)
 
     def verify(self, *, checksums: bool = True) -> ClusterReport:
+    def _serving_homes(self) -> list[Any]:
+        return homes.serving_homes(self)
+
         """Look at each node's pool, and compare manifests with the parts that they name.
 
         A pool is walked where it lies on this host; those of other hosts are named with the command
@@ -675,6 +679,8 @@ def _home_named(backend: Any) -> Any:
         serving = [each["node"] for each in backend._nodes() if each["state"] == "serving"]
         if not serving:
             raise NodeAwayError(f"no node of the cluster {backend.name!r} serves: start one")
+    if isinstance(backend, placing.Backend):
+        return backend.home
         return homes.home_of_node(backend, backend.node or serving[0])
     if isinstance(backend, Member):
         for cluster in list(_all_open):

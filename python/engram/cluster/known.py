@@ -17,6 +17,8 @@ from engram.errors import ArgumentError, CorruptError, NotFoundError
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 TTL_S = 15.0
 """How long a member's lease runs without being renewed, in seconds, if nothing else is said."""
+DEADLINE_S = 30.0
+"""How long anything is waited for, in seconds, if nothing else is said."""
 
 
 class Known(NamedTuple):

@@ -16,7 +16,6 @@ from engram.pool import create
 if TYPE_CHECKING:
     from engram.cluster.running import Runner
 
-DEADLINE_S = 30.0
 _LOOK_S = 0.02
 _PATIENCE_S = 60.0
 KEPT_S = 60.0
@@ -176,7 +175,7 @@ def serve(
         _make(path, size)
     folder = certificates.of_node(bare, tls, address)
     said = None if folder is None else str(folder)
-    runs = _Runs((bare, list(etcd), DEADLINE_S, said, str(path)), workers)
+    runs = _Runs((bare, list(etcd), known.DEADLINE_S, said, str(path)), workers)
     driven = native.Node(
         bare,
         path,

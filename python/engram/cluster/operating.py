@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from engram.cluster import certificates, etcds, known
-from engram.cluster.cluster import DEADLINE_S, Cluster, Member
+from engram.cluster.cluster import Cluster, Member
+from engram.cluster.known import DEADLINE_S
 from engram.errors import (
     ArgumentError,
     BusyError,
