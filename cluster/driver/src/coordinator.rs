@@ -43,6 +43,7 @@ impl Coordinator {
         }
         let etcd = Etcd::new(endpoints, tls, deadline)?;
         etcd.check_version()?;
+        etcd.learn();
         Ok(Coordinator::Etcd(etcd))
     }
 
@@ -66,6 +67,14 @@ impl Coordinator {
         match self {
             Coordinator::Etcd(etcd) => format!("etcd at {}", etcd.endpoints().join(", ")),
             Coordinator::Nodes(nodes) => format!("any node at {}", lock(&nodes.known).join(", ")),
+        }
+    }
+
+    /// The addresses that are asked: those that were given, and those that were learned.
+    pub(crate) fn endpoints(&self) -> Vec<String> {
+        match self {
+            Coordinator::Etcd(etcd) => etcd.endpoints(),
+            Coordinator::Nodes(nodes) => lock(&nodes.known).clone(),
         }
     }
 

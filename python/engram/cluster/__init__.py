@@ -8,18 +8,18 @@
     for part in t.local_parts(): part.array[...] = x      c.publish("run/U")   c.open_xarray("run")
     g = c.create_group("orbits", spread="hash")           g["a"] = values   g.query("x < 3")
 
-Etcd decides who is a member and what a name means; each node's pool holds parts of arrays and
-what lies below groups; bytes travel by HTTP. `cluster.py` is the open cluster, `boxes.py` an
-array in parts, `making.py` what is made and published together, as `plans.py` and `batch.py` are
-told, `sealing.py` the end of what is written in place, `blocks.py` and `memory.py` what Dask
-does, `trees.py` a group whose members lie on one node or are spread over several, `far.py` what
-of it lies elsewhere, `queries.py` what is found in all, `nodes.py` how a process takes part in
-serving a node, `known.py` where a process finds what it must know of a cluster, `values.py` what
-manifests say of dtypes and attributes. For who operates one, `starting.py` and `plugin.py` have
-Dask's workers serve, `processes.py` is a process that serves until it is stopped, `etcds.py` the
-etcd that a start brings along, and `operating.py` how a cluster stands, is stopped and loses a
-node for good. The protocols are native (`cluster/protocol/`), and so is what does them
-(`cluster/driver/`).
+Etcd decides who is a member and what a name means; each node's pool holds parts of arrays and what
+lies below groups; bytes travel by HTTP. `cluster.py` is the open cluster, `boxes.py` an array in
+parts, `making.py` what is made and published together, as `plans.py` and `batch.py` are told,
+`sealing.py` the end of what is written in place, `blocks.py` and `memory.py` what Dask does,
+`trees.py` a group whose members lie on one node or are spread over several, `far.py` what of it
+lies elsewhere, `queries.py` what is found in all, `nodes.py` how a process takes part in serving a
+node, `known.py` where a process finds what it must know of a cluster, `values.py` what manifests
+say of dtypes and attributes. For who operates one, `starting.py` and `plugin.py` have Dask's
+workers serve, `processes.py` is a process that serves until it is stopped, `etcds.py` the etcd that
+a start brings along, `members.py` one of three members, and `operating.py` how a cluster stands, is
+stopped and loses a node for good. The protocols are native (`cluster/protocol/`), and so is what
+does them (`cluster/driver/`).
 """
 
 from engram.cluster.boxes import ClusterArray, PartRef

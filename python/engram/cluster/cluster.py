@@ -43,9 +43,6 @@ from engram.pool import open as open_pool
 if TYPE_CHECKING:
     from xarray import Dataset
 
-DEADLINE_S = 30.0
-"""How long anything is waited for, in seconds, if nothing else is said."""
-
 
 class Member(NamedTuple):
     """A node, as the map of the cluster has it."""
@@ -107,6 +104,8 @@ class Cluster:
 
     def __reduce__(self) -> tuple[Any, ...]:
         etcd, tls = self._given
+        if self.is_open:
+            etcd = self._native.endpoints()  # some may have come since
         return reopened, (self.name, etcd, self.deadline, None if tls is None else str(tls))
 
     def __repr__(self) -> str:
@@ -314,16 +313,21 @@ class Cluster:
         """Give a node, by its uuid or host, as a backend for active objects."""
         return placing.Backend(homes.home_of_node(self, node))
 
+    def _is_decided_at(self, etcd: Sequence[str]) -> bool:
+        """Tell whether one of these endpoints is of its etcd."""
+        given, _ = self._given
+        return etcd == given or not set(etcd).isdisjoint([*given, *self._native.endpoints()])
+
     def _nodes(self) -> list[dict[str, Any]]:
         return [json.loads(text) for text in self._native.nodes()]
+
+    def _serving_homes(self) -> list[Any]:
+        return homes.serving_homes(self)
 
     def _place_of_alias(self, alias: str) -> tuple[Any, int]:
         return homes.place_of_alias(self, alias)
 
     def verify(self, *, checksums: bool = True) -> ClusterReport:
-    def _serving_homes(self) -> list[Any]:
-        return homes.serving_homes(self)
-
         """Look at each node's pool, and compare manifests with the parts that they name.
 
         A pool is walked where it lies on this host; those of other hosts are named with the command
@@ -675,12 +679,12 @@ def _has_node(cluster: Cluster, node: str) -> bool:
 
 def _home_named(backend: Any) -> Any:
     """Give the home that a member, a URL of a node or a cluster means as a backend."""
+    if isinstance(backend, placing.Backend):
+        return backend.home
     if isinstance(backend, Cluster):
         serving = [each["node"] for each in backend._nodes() if each["state"] == "serving"]
         if not serving:
             raise NodeAwayError(f"no node of the cluster {backend.name!r} serves: start one")
-    if isinstance(backend, placing.Backend):
-        return backend.home
         return homes.home_of_node(backend, backend.node or serving[0])
     if isinstance(backend, Member):
         for cluster in list(_all_open):
@@ -782,8 +786,9 @@ def reopened(
 def _there(name: str, etcd: list[str] | None) -> Cluster | None:
     """Give an opening of a cluster that this process has; of that name there may be several."""
     for cluster in (*_opened.values(), *_all_open):
-        is_meant = cluster.name == name and (etcd is None or cluster._given[0] == etcd)
-        if is_meant and cluster.is_open:
+        if not cluster.is_open or cluster.name != name:
+            continue
+        if etcd is None or cluster._is_decided_at(etcd):
             return cluster
     return None
 

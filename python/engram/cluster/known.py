@@ -92,6 +92,14 @@ def read(name: str) -> Known:
         raise CorruptError(f"{path} cannot be read: {error}; remove it, and start a node") from None
 
 
+def learn(name: str, etcd: list[str]) -> None:
+    """Write where else the etcd of a cluster is, of which something is known here."""
+    with contextlib.suppress(NotFoundError, CorruptError):
+        found = read(name)
+        if more := [each for each in etcd if each not in found.etcd]:
+            write(found._replace(etcd=[*found.etcd, *more]))
+
+
 def write(known: Known) -> None:
     """Write what is known, beside the pools of other hosts that stand there already."""
     path = folder() / f"{known.name}.json"

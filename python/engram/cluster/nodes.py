@@ -62,6 +62,11 @@ class ServedNode:
         standing, said = self._driven.standing()
         return said if standing == "ended" else None
 
+    @property
+    def etcd(self) -> list[str]:
+        """The endpoints of etcd: those that were given, and those that it has told of."""
+        return self._driven.endpoints()
+
     def wait(self, timeout: float = _PATIENCE_S) -> Self:
         """Wait until the node is served: by this process, or by another of the host.
 
