@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from cluster import hosts
 from cluster.etcd import why_not
 from cluster.operator import PATIENCE_S, Operator, told, wait_for
 from engram import cluster as clusters
 from engram.cluster import etcds, members
 from engram.errors import ArgumentError, CoordinatorError
-from shell import run
+from shell import COMMAND, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,6 +148,60 @@ def test_hosts_that_share_no_home_join_where_the_first_is(
     shutil.rmtree(others[0])
     operator.serve(1, "--etcd", f"3,{url}", *PATIENT, host="h2", state=others[0])
     wait_for("all have a voice", lambda: stand(told()) == dict.fromkeys(HOSTS, (True, True)))
+
+
+def test_a_host_that_is_lost_with_its_member_stops_nothing(tmp_path: Path) -> None:
+    if why := hosts.why_not("etcd"):
+        pytest.skip(why)
+    # They share a home, and have addresses and certificates of their own.
+    env = {"XDG_STATE_HOME": str(tmp_path / "shared")}
+    words = ["cluster", "start", "job", "--pool", "/dev/shm/job", "--size", "64MiB", "--detach"]
+    with hosts.Hosts(3) as three:
+
+        def start(host: hosts.Host) -> None:
+            address = ("--etcd", "3", "--host", host.address)
+            host.run([*COMMAND, *words, *PATIENT, *address], env=env, patience=PATIENCE_S)
+
+        def standing() -> dict[str, tuple[bool, bool]]:
+            said = three[1].run([*COMMAND, "cluster", "status", "job", "--json"], env=env)
+            return stand(json.loads(said))
+
+        for host in three:
+            start(host)
+        names = [host.name for host in three]
+        assert standing() == dict.fromkeys(names, (True, True))
+        put = "import engram.cluster, sys; engram.cluster.open('job').put(sys.argv[1], range(9))"
+        get = "import engram.cluster; print(engram.cluster.open('job').names())"
+        three[1].python(put, "before", env=env)
+        three[0].kill()
+        # Parts are sent to it as long as its lease runs.
+        program = [sys.executable, "-c", put, "after"]
+        wait_for("it is away", lambda: "Error" not in three[2].run(program, code=None, env=env))
+        assert standing()[names[0]] == (False, True)
+        three[0].boot()
+        start(three[0])
+        assert standing() == dict.fromkeys(names, (True, True))
+        assert three[0].python(get, env=env) == "['after', 'before']\n"
+
+
+def test_workers_of_dask_bring_members_along(operator: Operator) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    options = {"threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(n_workers=2, **options) as local,
+        distributed.Client(local) as client,
+        clusters.start(
+            client, pool=operator.pool(0), name="job", etcd=3, size="64 MiB", host="127.0.0.1"
+        ) as cluster,
+    ):
+        # Both are on this host, which has one member alone.
+        cluster.put("run/T", VALUES)
+        said = told()
+        (only,) = said["etcd"]
+        assert (only["host"], only["has_voice"]) == (socket.gethostname(), True)
+        assert "etcd has 1 of 3 members" in said["troubles"][0]
+        assert clusters.stop("job").etcd_ended
+    assert not etcds.is_running("job")
 
 
 def test_an_etcd_of_one_member_does_not_become_one_of_three(operator: Operator) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from engram.active.errors import MethodError, WorkerDiedError
 from engram.active.workers.call import RemoteTraceback
 from engram.active.workers.wire import Thrown
-from engram.errors import ArgumentError, EngramError, NodeAwayError
+from engram.errors import ArgumentError, CoordinatorError, EngramError, NodeAwayError
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
@@ -166,7 +166,8 @@ class Caller:
         while True:
             try:
                 said = natives.call(node, method, number, body if method == "POST" else b"")
-            except NodeAwayError as error:  # as the map has it
+            except (NodeAwayError, CoordinatorError) as error:
+                # Away, as the map has it; or nobody says where it is, as where all was stopped.
                 raise NodeAwayError(f"{label}: {error}; {_whether(may_run)}") from None
             if isinstance(said, bytes):
                 return said
