@@ -52,6 +52,23 @@ def test_a_folder_alone_is_left_to_the_shell_which_puts_no_blank_after_it(home: 
     assert offered("ls", f"{home}/oth") == []
 
 
+def test_clusters_that_are_known_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "engram/clusters"
+    (folder / "job.d").mkdir(parents=True)
+    for name in ("job", "join", "other"):
+        (folder / f"{name}.json").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert offered("ls", "engram://jo") == ["engram://job", "engram://join"]
+    assert offered("query", "engram://") == ["engram://job", "engram://join", "engram://other"]
+    assert offered("ls", "engram://no") == []
+    # Bash takes a URL apart at its colon.
+    assert offered("ls", "engram", ":", "//jo") == ["//job", "//join"]
+    assert offered("ls", "engram", ":") == ["//job", "//join", "//other"]
+    assert offered("ls", "engram", ":", "//no") == []
+
+
 def test_members_are_offered_level_by_level(home: Path) -> None:
     path = example(home)
     assert offered("ls", path, "") == ["log", "run-17/"]

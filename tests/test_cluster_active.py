@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,15 +18,16 @@ import pytest
 
 import engram
 from cluster.rig import rigged, wait_for
+from engram import cluster as clusters
 from engram.active.errors import AliasNotFoundError, AliasTakenError, WorkerDiedError
-from engram.errors import ArgumentError, NotFoundError, ReadOnlyError
+from engram.cluster import calling
+from engram.cluster.calling import Ask
+from engram.errors import ArgumentError, NodeAwayError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from cluster.rig import Rig
-    from engram import cluster as clusters
 
 
 class Block(engram.ActiveObject):
@@ -59,6 +61,17 @@ class Block(engram.ActiveObject):
         """Multiply by another one, wherever that is."""
         return float(self.data @ other.data)
 
+    @engram.activemethod(read_only=True)
+    def through(self, others: list[Block]) -> list[int]:
+        """Have others do the same, the first with the rest; give all processes, each inside."""
+        return [os.getpid(), *(others[0].through(others[1:]) if others else [])]
+
+    @engram.activemethod(read_only=True)
+    def all_through(self, others: list[Block], times: int) -> list[list[int]]:
+        """Do as `through`, so many times at once."""
+        futures = [others[0].through.submit(others[1:]) for _ in range(times)]
+        return [each.result() for each in futures]
+
     @engram.activemethod
     def stored(self, factor: float) -> Block:
         """Give a new object, stored beside this one."""
@@ -84,8 +97,10 @@ class Block(engram.ActiveObject):
         os.kill(os.getpid(), signal.SIGKILL)
 
     @engram.activemethod
-    def wait_until(self, path: str) -> int:
-        """Wait for a file."""
+    def wait_until(self, path: str, begun: str = "") -> int:
+        """Wait for a file; make another one before."""
+        if begun:
+            Path(begun).touch()
         wait_for(lambda: os.path.exists(path))  # noqa: PTH110 - a text that came from elsewhere
         self.count += 1
         return self.count
@@ -350,6 +365,144 @@ def test_calls_of_threads_count_while_the_object_moves_to_and_fro(secure: Rig) -
     for thread in threads:
         thread.join()
     assert block.count == len(done) > 0
+
+
+def test_an_object_is_found_by_its_id_on_any_node(secure: Rig) -> None:
+    c = secure.open(0)
+    for backend in (c, far(c)):
+        block = Block(np.arange(3.0), label="by id")
+        block.make_persistent(backend_id=backend)
+        name = block.get_id()
+        assert name
+        assert Block.get_by_id(name, pool=c) is block
+        assert Block.get_by_id(name, pool=far(c)) is block
+        with engram.active.use(c):
+            assert Block.get_by_id(name) is block
+        with pytest.raises(ArgumentError, match=r"does not say on which node of .*engram://job"):
+            Block.get_by_id(block._gid, pool=c)
+        with pytest.raises(NotFoundError):
+            Block.get_by_id(f"{name.rpartition(':')[0]}:7fffffff", pool=c)
+    assert Block.get_by_id(block._gid, pool=far(c)) is block
+
+
+def test_a_cluster_or_a_node_is_used_as_a_pool_is(secure: Rig) -> None:
+    c = secure.open(0)
+    with engram.active.use(c):
+        here = Block(np.zeros(1), label="own")
+        here.make_persistent("used")
+        assert here.pid() == os.getpid()
+        Block(np.zeros(1), label="elsewhere").make_persistent("used there", backend_id=far(c))
+        assert Block.get_by_alias("used") is here
+        # Aliases are looked for on all nodes.
+        assert Block.get_by_alias("used there").label == "elsewhere"
+        with engram.active.use(far(c)):
+            there = Block(np.zeros(1), label="there")
+            there.make_persistent("used, too")
+            assert there.get_location() == f"engram://job/{far(c).node}"
+            assert Block.get_by_alias("used there").label == "elsewhere"
+            with pytest.raises(AliasNotFoundError):
+                Block.get_by_alias("used")
+        for alias in ("used", "used there", "used, too"):
+            Block.delete_alias(alias)
+    for what in ("engram", 3, Block):
+        with pytest.raises(ArgumentError, match="is no place of active objects: give a pool, a"):
+            engram.active.use(what)
+    other = clusters.open("job", etcd=secure.etcd, pool=secure.folder / "node0", tls=secure.tls)
+    with engram.active.use(other):
+        other.close()
+        with pytest.raises(ArgumentError, match=r"engram://job.* and is closed: open it again"):
+            Block(np.zeros(1)).make_persistent()
+
+
+def test_unreachable_objects_are_collected_where_they_lie(secure: Rig) -> None:
+    c = secure.open(0)
+    for place in (far(c), c.backend(far(c).node), near(c), c):
+        engram.active.gc(place)
+        before = engram.active.gc(place, dry_run=True)
+        kept = Block(np.arange(3.0))
+        kept.make_persistent("kept", backend_id=place)
+        left = Block(np.arange(3.0))
+        left.make_persistent(backend_id=place)
+        found = engram.active.unreachable(place)
+        assert [each.id for each in found if each.kind.startswith("test_cluster_active.Block")] == [
+            left._gid
+        ]
+        assert engram.active.gc(place, dry_run=True).objects == before.objects + 1
+        assert engram.active.gc(place, older_than=3600).kept == 1
+        done = engram.active.gc(place)
+        assert (done.objects, done.reachable) == (1, before.reachable + 1)
+        assert kept.mean() == 1.0
+        with pytest.raises(NotFoundError):
+            left.mean()
+        Block.delete_alias("kept", pool=c)
+    with pytest.raises(ArgumentError, match="is no place of active objects"):
+        engram.active.gc("nothing")
+
+
+def test_who_waits_for_a_call_is_told_when_its_node_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with rigged(tmp_path, secure=True) as rig:
+        rig.serve(0)
+        other = rig.serve(1)
+        # Whoever waited for the deadline would wait for longer than this test does.
+        c = clusters.open("job", etcd=rig.etcd, pool=tmp_path / "node0", tls=rig.tls, deadline=3600)
+        block = Block(np.arange(4.0))
+        block.make_persistent(backend_id=far(c))
+        begun, go_on = tmp_path / "begun", tmp_path / "go on"
+        waits = block.wait_until.submit(str(go_on), str(begun))
+        wait_for(begun.exists)
+        assert other.stdin is not None
+        other.stdin.close()
+        with pytest.raises(NodeAwayError, match=r"away for .* the call may have run"):
+            waits.result(120)
+        with pytest.raises(NodeAwayError, match="the call has not run"):
+            block.mean()
+        go_on.touch()
+        other.wait()
+        c.close()
+
+
+def test_calls_that_come_from_calls_need_no_worker_that_waits_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with rigged(tmp_path, secure=True) as rig:
+        for number in range(2):
+            rig.serve(number, workers=1)
+        c = clusters.open("job", etcd=rig.etcd, pool=tmp_path / "none", tls=rig.tls)
+        blocks = [Block(np.zeros(1), label=str(number)) for number in range(2)]
+        for block, member in zip(blocks, c.members, strict=True):
+            block.make_persistent(backend_id=member)
+        first, second = blocks
+        # There and back, with one worker for each node: who waits is in none that is waited for.
+        processes = first.through([second, first, second, first])
+        assert len(processes) == len(set(processes)) == 5
+        # Many at once, from both sides; the workers are the same.
+        futures = [first.through.submit([second, first, second]) for _ in range(6)]
+        futures += [second.through.submit([first, second, first]) for _ in range(6)]
+        assert {len(set(each.result(120))) for each in futures} == {4}
+        assert first.through([second, first, second, first]) == processes
+        # A call that comes from threads of a method comes from the method, too.
+        assert {len(each) for each in first.all_through([second, first, second], 4)} == {3}
+        c.close()
+
+
+def test_a_chain_of_calls_that_is_too_long_is_refused(secure: Rig) -> None:
+    c = secure.open(0)
+    block = Block(np.arange(4.0))
+    block.make_persistent("deep", backend_id=far(c))
+    with calling.running(Ask("call", "default", 0, "", b"", depth=calling.DEEPEST)):
+        assert block.is_persistent
+        with pytest.raises(RecursionError, match=r"mean of .* comes from 33 calls of nodes"):
+            block.mean()
+        with pytest.raises(RecursionError, match="32 is the most: have methods give what"):
+            block.mean.submit().result(60)
+        # What needs no worker goes on.
+        assert Block.get_by_alias("deep", pool=c)._gid == block._gid
+    assert block.mean() == 1.5
+    Block.delete_alias("deep", pool=c)
 
 
 def test_a_node_that_was_started_again_is_called_as_the_member_it_is(

@@ -42,6 +42,11 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         yield rig
 
 
+def chain_of(chance: random.Random) -> list[int]:
+    """Choose objects of which each calls the next."""
+    return [chance.randrange(OBJECTS) for _ in range(chance.randrange(5))]
+
+
 def client(etcd: str, pool: str, tls: str, seed: str, seconds: str) -> None:
     """Do what comes for so many seconds; say what was surely done, and what perhaps."""
     chance = random.Random(int(seed))  # noqa: S311 - a seed decides
@@ -52,7 +57,7 @@ def client(etcd: str, pool: str, tls: str, seed: str, seconds: str) -> None:
     until = time.monotonic() + float(seconds)
     while time.monotonic() < until:
         n = chance.randrange(OBJECTS)
-        step = chance.choice(["add", "add", "add", "read", "move", "look"])
+        step = chance.choice(["add", "add", "add", "read", "move", "look", "chain"])
         try:
             block = Block.get_by_alias(f"b{n}", pool=c)
             if step == "add":
@@ -61,6 +66,9 @@ def client(etcd: str, pool: str, tls: str, seed: str, seconds: str) -> None:
             elif step == "read":
                 assert block.count >= 0
                 assert block.mean() == float(n)
+            elif step == "chain":
+                others = [Block.get_by_alias(f"b{each}", pool=c) for each in chain_of(chance)]
+                assert len(block.through(others)) == 1 + len(others)
             elif step == "move":
                 block.move(chance.choice(c.members))
                 moves += 1

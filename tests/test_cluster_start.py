@@ -8,9 +8,7 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +18,7 @@ import pytest
 
 import engram
 from cluster.etcd import Etcd, why_not
+from cluster.operator import PATIENCE_S, Operator, is_gone, told, wait_for
 from documents import blocks
 from documents import run as run_blocks
 from engram import cluster as clusters
@@ -33,13 +32,12 @@ from engram.errors import (
     PartsLostError,
     UnsupportedError,
 )
-from shell import COMMAND, run
+from shell import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
-PATIENCE_S = 90.0
 VALUES = np.arange(300 * 4, dtype="f8").reshape(300, 4)
 
 
@@ -48,68 +46,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give what processes of these tests know of clusters, and nobody else does."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state"
-
-
-class Operator:
-    """Starts nodes of the cluster `job`; what it has started ends with the test."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.begun: list[subprocess.Popen[str]] = []
-        self.left: list[int] = []
-
-    def pool(self, number: int) -> Path:
-        return self.home / f"node{number}"
-
-    def begin(self, number: int, *words: str, host: str = "") -> subprocess.Popen[str]:
-        """Begin to start a node, and do not wait; where a host is named, on one of that name."""
-        options = ("--pool", str(self.pool(number)), "--size", "64MiB", "--ttl", "3")
-        command = [*COMMAND, "cluster", "start", "job", *options, "--host", "127.0.0.1", *words]
-        if host:
-            command = [
-                "unshare",
-                "--uts",
-                "sh",
-                "-c",
-                f'hostname {host} && exec "$@"',
-                "-",
-                *command,
-            ]
-        begun = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        self.begun.append(begun)
-        return begun
-
-    def left_by(self, begun: subprocess.Popen[str]) -> int:
-        """Give the process that a start has left in the background."""
-        said = begun.communicate(timeout=PATIENCE_S)[0]
-        found = re.search(r"by process (\d+); see .*\.log$", said.strip())
-        assert begun.returncode == 0, said
-        assert found, said
-        self.left.append(int(found[1]))
-        return self.left[-1]
-
-    def leave(self, number: int, *words: str) -> int:
-        return self.left_by(self.begin(number, "--detach", *words))
-
-    def serve(self, number: int, *words: str, host: str = "") -> subprocess.Popen[str]:
-        """Start a node in the foreground, and wait until it serves."""
-        begun = self.begin(number, *words, host=host)
-        assert begun.stdout is not None
-        assert re.match(
-            r".* is served as a node of job, member [0-9a-f]+$", begun.stdout.readline()
-        )
-        return begun
-
-    def end(self) -> None:
-        for pid in self.left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for begun in self.begun:
-            begun.kill()
-            begun.communicate()
-        etcds.end("job")
 
 
 @pytest.fixture
@@ -127,27 +63,6 @@ def store() -> Iterator[Etcd]:
         pytest.skip(why)
     with Etcd.alone() as made:
         yield made
-
-
-def wait_for(what: str, holds: Callable[[], Any]) -> Any:
-    until = time.monotonic() + PATIENCE_S
-    while not (found := holds()):
-        assert time.monotonic() < until, f"it does not come to hold: {what}"
-        time.sleep(0.05)
-    return found
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody waits for has, too."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
-
-
-def told(*words: str) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(run("cluster", "status", "job", "--json", *words).out)
-    return said
 
 
 def fake_etcd(folder: Path, said: str) -> Path:
@@ -186,10 +101,10 @@ def test_endpoints_of_etcd_are_read(good: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "3", "h1", "h1:0", "h1:65536", "h1:2379,", "ftp://h1:2379", []]
+    "bad", ["", "2", "3", "h1", "h1:0", "h1:65536", "h1:2379,", "ftp://h1:2379", []]
 )
 def test_what_names_no_etcd_is_refused(bad: str | list[str]) -> None:
-    with pytest.raises(ArgumentError, match="give auto, or endpoints such as h1:2379") as why:
+    with pytest.raises(ArgumentError, match="give auto, 3, or endpoints such as h1:2379") as why:
         etcds.parse(bad)
     assert repr(bad) in str(why.value)
 
@@ -538,7 +453,7 @@ def test_what_cannot_be_started_is_refused_and_leaves_nothing(
     pool = operator.pool(0)
     words = ("cluster", "start", "job", "--pool", pool, "--size", "64MiB", "--host", "127.0.0.1")
     for more, kind, says in [
-        (("--etcd", "3"), ArgumentError, "'3' names no etcd: give auto, or endpoints"),
+        (("--etcd", "4"), ArgumentError, "'4' names no etcd: give auto, 3, or endpoints"),
         (("--etcd", "127.0.0.1:1"), CoordinatorError, "no etcd answers at 127.0.0.1:1"),
         (("--host", "no.such.host.invalid"), UnsupportedError, "give --host an address"),
         (("--scheduler", "tcp://h1:1", "--detach"), ArgumentError, "leave --detach away"),

@@ -23,13 +23,13 @@ PATIENCE_S = 60.0
 TTL_S = 4.0
 SERVE = """
 import ctypes, socket, sys, engram.cluster
-name, pool, size, etcd, ttl, kept, host, tls = sys.argv[1:]
+name, pool, size, etcd, ttl, kept, host, tls, workers = sys.argv[1:]
 if host:
     assert ctypes.CDLL(None).unshare(0x04000000) == 0, "no namespace of host names"
     socket.sethostname(host)
 node = engram.cluster.serve(
     name, pool=pool, size=size, etcd=etcd.split(","), host="127.0.0.1", ttl=float(ttl),
-    kept=float(kept), tls=tls, workers=2)
+    kept=float(kept), tls=tls, workers=int(workers))
 node.wait()
 print(node.standing, flush=True)
 {more}
@@ -56,6 +56,7 @@ class Rig:
         size: str = "64 MiB",
         kept: float = 60.0,
         host: str = "",
+        workers: int = 2,
     ) -> subprocess.Popen[str]:
         """Start a process that takes part with this node's pool; it stands as it says.
 
@@ -66,7 +67,7 @@ class Rig:
         command = [sys.executable, "-c", SERVE.format(more=more)]
         pool = self.folder / f"node{number}"
         said = ["job", str(pool), size, ",".join(self.etcd), str(TTL_S), str(kept), host]
-        said.append(self.tls)
+        said += [self.tls, str(workers)]
         process = subprocess.Popen(
             [*command, *said],
             stdin=subprocess.PIPE,

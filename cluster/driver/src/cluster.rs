@@ -189,6 +189,12 @@ impl Cluster {
         }
     }
 
+    /// The endpoints of etcd: those that were given, and those that it has told of. With a user's
+    /// certificate, the addresses of nodes.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.coordinator.endpoints()
+    }
+
     pub(crate) fn no_coordinator(&self) -> Error {
         no_answer(&self.coordinator)
     }

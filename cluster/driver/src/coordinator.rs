@@ -22,8 +22,8 @@ const ROWS_MOST: u64 = 256 << 20;
 
 /// Whom a process asks for rows.
 pub(crate) enum Coordinator {
-    Etcd(Etcd),
-    Nodes(NodeRows),
+    Etcd(Box<Etcd>),
+    Nodes(Box<NodeRows>),
 }
 
 impl Coordinator {
@@ -39,11 +39,12 @@ impl Coordinator {
         {
             let known = Mutex::new(endpoints.to_vec());
             let rows = NodeRows { uid, known, client: Client::new(Some(tls)), deadline };
-            return Ok(Coordinator::Nodes(rows));
+            return Ok(Coordinator::Nodes(Box::new(rows)));
         }
         let etcd = Etcd::new(endpoints, tls, deadline)?;
         etcd.check_version()?;
-        Ok(Coordinator::Etcd(etcd))
+        etcd.learn();
+        Ok(Coordinator::Etcd(Box::new(etcd)))
     }
 
     pub(crate) fn answer(&self, request: &Request) -> Reply {
@@ -66,6 +67,14 @@ impl Coordinator {
         match self {
             Coordinator::Etcd(etcd) => format!("etcd at {}", etcd.endpoints().join(", ")),
             Coordinator::Nodes(nodes) => format!("any node at {}", lock(&nodes.known).join(", ")),
+        }
+    }
+
+    /// The addresses that are asked: those that were given, and those that were learned.
+    pub(crate) fn endpoints(&self) -> Vec<String> {
+        match self {
+            Coordinator::Etcd(etcd) => etcd.endpoints(),
+            Coordinator::Nodes(nodes) => lock(&nodes.known).clone(),
         }
     }
 

@@ -7,12 +7,19 @@
 //! A request goes to the endpoint that answered last, and to the others where that one does not. A
 //! transaction is tried once at an endpoint that took the connection: whether it was done is for
 //! the machine to find out that asked.
+//!
+//! An etcd that was brought along may have more members than whoever opened it was told of. So its
+//! members are asked for now and then: one that came later answers, where those before it are gone.
+//! Their names tell that it is such an etcd. Any other may call its members what its clients cannot
+//! reach, and is asked where it was given.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use engram_base::mutex::lock;
 use engram_protocol::coordinator::{Change, Guard, Reply, Request, Revision, Row, Transaction};
 use engram_wire::{Ask, Client, Error as WireError, Headers, Method, Tls};
 use serde_json::{Value, json};
@@ -22,19 +29,55 @@ use crate::error::{Error, Result};
 /// The most bytes of an answer: a map of thousands of nodes.
 const ANSWER_MOST: u64 = 256 << 20;
 
+/// How the names of members begin of an etcd that was brought along.
+const BROUGHT: &str = "engram";
+/// So many deadlines go by until its members are asked for again.
+const LEARN_AFTER: u32 = 4;
+
 /// Versions that are known to diverge, with the first that does not.
 const REFUSED: [((u64, u64), u64, &str); 2] = [((3, 4), 22, "3.4.22"), ((3, 5), 6, "3.5.6")];
 
 /// The coordinator.
 pub struct Etcd {
-    endpoints: Vec<String>,
-    /// Which of them are asked by TLS.
-    secure: Vec<bool>,
+    /// Those that were given, and those that were learned.
+    endpoints: Mutex<Vec<Endpoint>>,
+    /// So many of them were given.
+    given: usize,
+    has_tls: bool,
+    /// When the members are to be asked for; none: never, since it was not brought along.
+    learns: Mutex<Option<Instant>>,
     client: Client,
     plain: Client,
     /// The endpoint that answered last.
     last: AtomicUsize,
     deadline: Duration,
+}
+
+/// Where a member answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Endpoint {
+    /// As it was given: `HOST:PORT`, perhaps with a scheme before it.
+    text: String,
+    address: String,
+    /// Whether it is asked by TLS.
+    is_secure: bool,
+}
+
+impl Endpoint {
+    fn of(text: &str, has_tls: bool) -> Result<Endpoint> {
+        let (is_secure, host) = match text.split_once("://") {
+            Some(("https", host)) => (true, host),
+            Some(("http", host)) => (false, host),
+            _ => (has_tls, text),
+        };
+        if is_secure && !has_tls {
+            return Err(Error::Argument(format!(
+                "the endpoint {text:?} of etcd asks for TLS: give the folder of certificates"
+            )));
+        }
+        let address = host.trim_end_matches('/').to_owned();
+        Ok(Endpoint { text: text.to_owned(), address, is_secure })
+    }
 }
 
 /// What the gateway says.
@@ -52,47 +95,80 @@ impl Etcd {
         if endpoints.is_empty() {
             return Err(Error::Argument("a cluster has an endpoint of etcd: HOST:PORT".to_owned()));
         }
-        let (mut bare, mut secure) = (Vec::new(), Vec::new());
-        for given in endpoints {
-            let (is_secure, host) = match given.split_once("://") {
-                Some(("https", host)) => (true, host),
-                Some(("http", host)) => (false, host),
-                _ => (tls.is_some(), given.as_str()),
-            };
-            if is_secure && tls.is_none() {
-                return Err(Error::Argument(format!(
-                    "the endpoint {given:?} of etcd asks for TLS: give the folder of certificates"
-                )));
-            }
-            bare.push(host.trim_end_matches('/').to_owned());
-            secure.push(is_secure);
-        }
-        let (client, plain) = (Client::new(tls), Client::new(None));
-        Ok(Etcd { endpoints: bare, secure, client, plain, last: AtomicUsize::new(0), deadline })
+        let has_tls = tls.is_some();
+        let found = endpoints.iter().map(|text| Endpoint::of(text, has_tls));
+        Ok(Etcd {
+            endpoints: Mutex::new(found.collect::<Result<_>>()?),
+            given: endpoints.len(),
+            has_tls,
+            learns: Mutex::new(Some(Instant::now())),
+            client: Client::new(tls),
+            plain: Client::new(None),
+            last: AtomicUsize::new(0),
+            deadline,
+        })
     }
 
     /// What asks an endpoint.
-    fn client(&self, place: usize) -> &Client {
-        if self.secure[place] { &self.client } else { &self.plain }
+    fn client(&self, endpoint: &Endpoint) -> &Client {
+        if endpoint.is_secure { &self.client } else { &self.plain }
     }
 
-    /// Its addresses.
-    pub fn endpoints(&self) -> &[String] {
-        &self.endpoints
+    /// Its addresses, as they were given and learned.
+    pub fn endpoints(&self) -> Vec<String> {
+        lock(&self.endpoints).iter().map(|each| each.text.clone()).collect()
+    }
+
+    /// Asks for the members, if it is time to and this etcd was brought along.
+    pub fn learn(&self) {
+        {
+            let mut learns = lock(&self.learns);
+            if learns.is_none_or(|at| Instant::now() < at) {
+                return;
+            }
+            *learns = Some(Instant::now() + self.deadline * LEARN_AFTER);
+        }
+        let Said::Done(told) = self.post("/v3/cluster/member/list", &json!({}), true) else {
+            return;
+        };
+        let Some(found) = brought_along(&told) else {
+            *lock(&self.learns) = None;
+            return;
+        };
+        let mut endpoints = lock(&self.endpoints);
+        endpoints.truncate(self.given);
+        for endpoint in found.iter().filter_map(|text| Endpoint::of(text, self.has_tls).ok()) {
+            if endpoints.iter().all(|known| known.address != endpoint.address) {
+                endpoints.push(endpoint);
+            }
+        }
+    }
+
+    /// Asks what the gateway has at a path, in JSON, once.
+    pub fn asked(&self, path: &str, body: &Value) -> Result<Value> {
+        match self.post(path, body, false) {
+            Said::Done(told) => Ok(told),
+            Said::Refused(why) | Said::Unreachable(why) => Err(Error::Coordinator(format!(
+                "etcd at {} does not do {path}: {why}",
+                self.endpoints().join(", ")
+            ))),
+        }
     }
 
     /// Refuses an etcd that is too old or known to lose what it acknowledged, by its version.
     pub fn check_version(&self) -> Result<String> {
         let ask = Ask { deadline: self.deadline, ..Ask::default() };
         let mut why = String::new();
-        for (place, endpoint) in self.endpoints.iter().enumerate() {
-            let answer = self.client(place).get(endpoint, "/version", &ask);
+        let endpoints = lock(&self.endpoints).clone();
+        for endpoint in &endpoints {
+            let answer = self.client(endpoint).get(&endpoint.address, "/version", &ask);
             match answer.and_then(engram_wire::Answer::accepted) {
                 Ok(answer) => {
                     let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
                     let version = told["etcdserver"].as_str().unwrap_or_default().to_owned();
-                    judge_version(&version)
-                        .map_err(|why| Error::Unsupported(format!("etcd at {endpoint}: {why}")))?;
+                    judge_version(&version).map_err(|why| {
+                        Error::Unsupported(format!("etcd at {}: {why}", endpoint.text))
+                    })?;
                     return Ok(version);
                 }
                 Err(error) => why = error.to_string(),
@@ -100,7 +176,7 @@ impl Etcd {
         }
         Err(Error::Coordinator(format!(
             "no etcd answers at {}: start it, or name another ({why})",
-            self.endpoints.join(", ")
+            self.endpoints().join(", ")
         )))
     }
 
@@ -112,13 +188,21 @@ impl Etcd {
             Reply::Rows { .. } => Ok(version),
             _ => Err(Error::Coordinator(format!(
                 "etcd at {} has no leader, or does not answer in time: try again later",
-                self.endpoints.join(", ")
+                self.endpoints().join(", ")
             ))),
         }
     }
 
     /// Answers a question; where nobody knows whether it was done, `Unreachable`.
     pub fn answer(&self, request: &Request) -> Reply {
+        let reply = self.reply(request);
+        if !matches!(reply, Reply::Unreachable) {
+            self.learn();
+        }
+        reply
+    }
+
+    fn reply(&self, request: &Request) -> Reply {
         match request {
             Request::Grant { ttl } => self.grant(*ttl),
             Request::Renew { lease } => {
@@ -193,13 +277,14 @@ impl Etcd {
         let ask =
             Ask { deadline: self.deadline, connect: self.deadline / 2, most_bytes: ANSWER_MOST };
         let first = self.last.load(Ordering::Relaxed);
+        let endpoints = lock(&self.endpoints).clone();
         let mut why = String::new();
-        for step in 0..self.endpoints.len() {
-            let place = (first + step) % self.endpoints.len();
-            let endpoint = &self.endpoints[place];
-            let answer = self.client(place).request(
+        for step in 0..endpoints.len() {
+            let place = (first + step) % endpoints.len();
+            let endpoint = &endpoints[place];
+            let answer = self.client(endpoint).request(
                 Method::Post,
-                endpoint,
+                &endpoint.address,
                 path,
                 &Headers(vec![("Content-Type".to_owned(), "application/json".to_owned())]),
                 text.as_bytes(),
@@ -294,6 +379,19 @@ fn after(prefix: &str) -> String {
     end
 }
 
+/// Where the members of an etcd answer that was brought along; none if it was not. Those that have
+/// no voice yet, or have not started, answer nothing.
+fn brought_along(told: &Value) -> Option<Vec<String>> {
+    let none = Vec::new();
+    let members = told["members"].as_array().unwrap_or(&none);
+    let names = members.iter().filter_map(|each| each["name"].as_str().filter(|s| !s.is_empty()));
+    if !names.clone().all(|name| name.starts_with(BROUGHT)) || names.count() == 0 {
+        return None;
+    }
+    let voices = members.iter().filter(|each| each["isLearner"].as_bool() != Some(true));
+    Some(voices.filter_map(|each| each["clientURLs"][0].as_str().map(str::to_owned)).collect())
+}
+
 /// A number, which the gateway writes as text.
 fn number(value: &Value) -> u64 {
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
@@ -343,7 +441,22 @@ pub fn judge_version(version: &str) -> std::result::Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Said, after, judge_version, said};
+    use serde_json::json;
+
+    use super::{Said, after, brought_along, judge_version, said};
+
+    #[test]
+    fn members_are_learned_of_an_etcd_that_was_brought_along() {
+        let member = |name: &str, url: &str| json!({ "name": name, "clientURLs": [url] });
+        let (first, second) = (member("engram-h1", "http://h1:1"), member("engram-h2", "h2:2"));
+        let learner = json!({ "name": "engram-h3", "clientURLs": ["h3:3"], "isLearner": true });
+        let added = json!({ "ID": "7", "peerURLs": ["http://h4:4"] });
+        let told = json!({ "members": [first, added, second, learner] });
+        assert_eq!(brought_along(&told), Some(vec!["http://h1:1".to_owned(), "h2:2".to_owned()]));
+        let told = json!({ "members": [first, member("default", "http://localhost:2379")] });
+        assert_eq!(brought_along(&told), None);
+        assert_eq!(brought_along(&json!({})), None);
+    }
 
     #[test]
     fn versions_that_lose_data_are_refused_by_name() {

@@ -223,6 +223,7 @@ enum Task {
 pub struct Node {
     told: Arc<Told>,
     events: Sender<Event>,
+    coordinator: Arc<Coordinator>,
     steward: Option<JoinHandle<()>>,
     /// The thread is of this process, and of no child of it.
     process: u32,
@@ -266,9 +267,10 @@ impl Node {
         let told =
             Arc::new(Told { standing: Mutex::new(Standing::Joins), changed: Condvar::new() });
         let (events, inbox) = channel();
+        let coordinator = Arc::new(coordinator);
         let steward = Steward {
             options: NodeOptions { pool: place.clone(), ..options },
-            coordinator: Arc::new(coordinator),
+            coordinator: Arc::clone(&coordinator),
             stop: Stop::new(&keys, revision),
             told: Arc::clone(&told),
             events: events.clone(),
@@ -280,7 +282,13 @@ impl Node {
             lock(&OWN).remove(&place);
         };
         let steward = thread.spawn(run).map_err(|error| os(Path::new("a thread"), &error))?;
-        Ok(Node { told, events, steward: Some(steward), process: std::process::id() })
+        let process = std::process::id();
+        Ok(Node { told, events, coordinator, steward: Some(steward), process })
+    }
+
+    /// The endpoints of etcd: those that were given, and those that it has told of.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.coordinator.endpoints()
     }
 
     /// How it stands.

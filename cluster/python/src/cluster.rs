@@ -138,6 +138,11 @@ impl Cluster {
         Ok(self.driven()?.epoch())
     }
 
+    /// Where rows are asked for: as it was given, and as etcd has told.
+    fn endpoints(&self) -> PyResult<Vec<String>> {
+        Ok(self.driven()?.endpoints())
+    }
+
     #[getter]
     fn own_node(&self) -> PyResult<Option<String>> {
         Ok(self.driven()?.own_node().map(str::to_owned))

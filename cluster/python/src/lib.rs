@@ -25,7 +25,7 @@ mod _cluster {
     #[pymodule_export]
     use crate::cluster::{Cluster, Draft, NewPart};
     #[pymodule_export]
-    use crate::node::{Node, check_etcd_version, check_pool, etcd_version, node_of};
+    use crate::node::{Node, check_etcd_version, check_pool, etcd_asked, etcd_version, node_of};
     #[pymodule_export]
     use crate::together::Together;
     #[pymodule_export]

@@ -93,6 +93,12 @@ impl Node {
         }
     }
 
+    /// The endpoints of etcd: those that were given, and that it has told of; none at the end.
+    fn endpoints(&self) -> Vec<String> {
+        let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        driven.as_ref().map(Driven::endpoints).unwrap_or_default()
+    }
+
     /// Ends this process's part.
     fn stop(&self, py: Python<'_>) {
         let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -130,4 +136,24 @@ pub fn etcd_version(
     let tls = tls(tls_folder.as_ref(), &[])?;
     let within = Duration::from_secs_f64(within);
     told(py.detach(|| Etcd::new(&endpoints, tls.as_ref(), within)?.check_answers()))
+}
+
+/// Asks the etcd at these endpoints what its gateway has at a path; question and answer are JSON.
+#[pyfunction]
+#[pyo3(signature = (endpoints, path, question, within, *, tls_folder=None))]
+pub fn etcd_asked(
+    py: Python<'_>,
+    endpoints: Vec<String>,
+    path: &str,
+    question: &str,
+    within: f64,
+    tls_folder: Option<PathBuf>,
+) -> PyResult<String> {
+    let tls = tls(tls_folder.as_ref(), &[])?;
+    let within = Duration::from_secs_f64(within);
+    let answer = py.detach(|| {
+        let question = serde_json::from_str(question).unwrap_or_default();
+        Etcd::new(&endpoints, tls.as_ref(), within)?.asked(path, &question)
+    });
+    Ok(told(answer)?.to_string())
 }

@@ -262,8 +262,9 @@ class ActiveObject(Twins, Versions, Placing):
             If its class is not defined in this program, or differs from the stored one.
 
         """
-        if hasattr(pool, "_place_of_alias"):
-            home, gid = pool._place_of_alias(alias)
+        cluster = using.cluster_of(pool)
+        if cluster is not None:
+            home, gid = cluster._place_of_alias(alias)
         else:
             home = using.home(pool)
             gid = home.by_alias(alias)
@@ -271,16 +272,24 @@ class ActiveObject(Twins, Versions, Placing):
 
     @classmethod
     def get_by_id(cls, object_id: str | int, *, pool: Any = None) -> Self:
-        """Give the object of an id, which `get_id` gave.
+        """Give the object of an id, which `get_id` gave; of a cluster, on whichever node it lies.
 
         Raises
         ------
         ObjectDeletedError
             If there is none.
+        ArgumentError
+            If it is no id, or a number, which names no node of a cluster.
 
         """
+        cluster = using.cluster_of(pool)
         if isinstance(object_id, str):
-            home, gid = ways.place_of_id(object_id, pool)
+            home, gid = ways.place_of_id(object_id, pool if cluster is None else cluster)
+        elif cluster is not None:
+            raise ArgumentError(
+                f"{object_id!r} does not say on which node of {cluster!r} the object lies: give "
+                "the text that get_id() gives, or pool= a node"
+            )
         elif isinstance(object_id, Integral) and int(object_id) in GIDS:
             home, gid = using.home(pool), int(object_id)
         else:
@@ -334,8 +343,9 @@ class ActiveObject(Twins, Versions, Placing):
             If no object has it.
 
         """
-        if hasattr(pool, "_place_of_alias"):
-            home, _ = pool._place_of_alias(alias)
+        cluster = using.cluster_of(pool)
+        if cluster is not None:
+            home, _ = cluster._place_of_alias(alias)
         else:
             home = using.home(pool)
         if home.is_far:

@@ -26,30 +26,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-_used: ContextVar["Namespace | None"] = ContextVar("engram.active.use", default=None)
+_used: ContextVar[Any] = ContextVar("engram.active.use", default=None)
 
 
-def use(pool: "Namespace | None") -> "AbstractContextManager[Namespace | None]":
-    """Say which pool, or namespace of one, active objects are made in and looked for.
+def use(pool: Any) -> "AbstractContextManager[Any]":
+    """Say which pool, namespace, cluster or node active objects are made in and looked for.
 
     ::
 
         engram.active.use(pool)              # from now on
         with engram.active.use(pool): ...    # for a block
 
-    Without it, it is the pool that this process has open, if that is just one.
+    Without it, it is the pool that this process has open, if that is just one. In a cluster,
+    objects are made on this host's node, or if it has none, on any; aliases are looked for on all.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none of these.
+
     """
     if pool is not None:
-        home_of(pool)
+        home(pool)
     before = _used.get()
     _used.set(pool)
     return _until_end(pool, before)
 
 
 @contextmanager
-def _until_end(
-    pool: "Namespace | None", before: "Namespace | None"
-) -> "Iterator[Namespace | None]":
+def _until_end(pool: Any, before: Any) -> "Iterator[Any]":
     _used.set(pool)
     try:
         yield pool
@@ -67,10 +72,10 @@ def home(pool: Any = None) -> Home:
 
     """
     if pool is not None:
-        return far.named(pool) or home_of(pool)
+        return _home_named(pool)
     used = _used.get()
-    if used is not None and used:
-        return home_of(used)
+    if used is not None and _is_open(used):
+        return _home_named(used)
     found = _only_home()
     if found is not None:
         return found
@@ -82,11 +87,43 @@ def home(pool: Any = None) -> Home:
         _only.append((weakref.ref(only._pool), weakref.ref(found)))
         return found
     if used is not None:
-        raise ArgumentError("the pool that engram.active.use was given is closed: open it again")
+        raise ArgumentError(
+            f"{used!r} was given to engram.active.use, and is closed: open it again"
+        )
     count = "no pool is" if not openings else f"{len(openings)} pools are"
     raise NotFoundError(
         f"{count} open here: say which one active objects are in, with engram.active.use(pool)"
     )
+
+
+def _home_named(pool: Any) -> Home:
+    """Give the home of a pool, a namespace, or of what a cluster calls one."""
+    found = far.named(pool)
+    if found is None and not hasattr(pool, "_namespace"):
+        raise ArgumentError(
+            f"{pool!r} is no place of active objects: give a pool, a namespace of one, a cluster "
+            "or a node of one"
+        )
+    return home_of(pool) if found is None else found
+
+
+def _is_open(used: Any) -> bool:
+    """Tell whether what is used is open yet; of a cluster's node that its cluster says."""
+    return bool(getattr(used, "is_open", used))
+
+
+def cluster_of(pool: Any = None) -> Any:
+    """Give the cluster that a call means, if it names one, or none and one is used; else None."""
+    meant = _used.get() if pool is None else pool
+    if not hasattr(meant, "_place_of_alias") or (pool is None and not _is_open(meant)):
+        return None
+    return meant
+
+
+def homes_of(pool: Any = None) -> list[Any]:
+    """Give the homes that a call means: of a cluster those of all its nodes that serve."""
+    cluster = cluster_of(pool)
+    return [home(pool)] if cluster is None else list(cluster._serving_homes())
 
 
 _only: list[Any] = []
@@ -110,11 +147,12 @@ def _only_home() -> Home | None:
 
 
 def all_homes(pool: Any = None) -> list[Home]:
-    """Give the homes that objects may be in: of the pool named, in use, and open here."""
-    found = [] if pool is None else [home_of(pool)]
+    """Give the homes here that objects may be in: of the pool named, in use, and open here."""
+    found = [] if pool is None else [_home_named(pool)]
     used = _used.get()
-    if used is not None and used:
+    if hasattr(used, "_namespace") and used:
         found.append(home_of(used))
+    found = [each for each in found if not each.is_far]
     return [*found, *homes(), *(home_of(each) for each in _open_pools() if _has_default(each))]
 
 

@@ -82,8 +82,9 @@ def start(
     etcd: Annotated[
         str,
         typer.Option(
-            metavar="auto|URL,...",
-            help="The endpoints of etcd; auto: those known here, else one is started beside.",
+            metavar="auto|3|3,URL|URL,...",
+            help="The endpoints of etcd; auto: those known here, else one is started beside; 3: of "
+            "three members, one each beside the starts of three hosts; URL: where the first is.",
         ),
     ] = "auto",
     host: Annotated[
@@ -205,7 +206,9 @@ def _show(found: Status) -> None:
         terminal.say(f"epoch {found.epoch}")
     for each in found.etcd:
         says = "does not answer" if each.version is None else f"version {each.version}"
-        terminal.say(f"etcd {each.endpoint}: {says}")
+        where = "" if each.host is None else f", member on {each.host}"
+        waits = "" if each.has_voice else ", which gets a voice when the third comes"
+        terminal.say(f"etcd {each.endpoint}: {says}{where}{waits}")
     for trouble in found.troubles:
         terminal.say(trouble)
 

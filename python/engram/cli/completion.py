@@ -5,7 +5,9 @@ error is no candidate, a look that takes over `PATIENCE_S` ends the process with
 than `MOST` are given. Names that a shell would read as more than a word are left out.
 
 A shell puts a blank after the only candidate. So a folder alone is left to the shell's own
-completion of files, and a group alone comes with its members.
+completion of files, and a group alone comes with its members. Bash takes a URL apart at its colon,
+and sees in `engram://job` three words: they are put together again, and it is given what follows
+the colon.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import contextlib
 import os
 import re
 import threading
+from contextvars import ContextVar
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,14 +34,48 @@ PATIENCE_S = 2.0
 MOST = 200
 _SEEN = 2000
 _SAFE = re.compile(r"[\w.+,@%=:/-]+")
+_URL = "engram:"
+_IS_CUT: ContextVar[bool] = ContextVar("_IS_CUT", default=False)
+"""Whether the shell is given what follows the colon alone."""
 
 
 def pools(incomplete: str) -> list[str]:
     """Return the pools, and the folders on the way to one, that begin so."""
     found: list[str] = []
     with _in_time():
-        found += _pools(incomplete)
+        found += _clusters(incomplete) if incomplete.startswith(_URL) else _pools(incomplete)
     return found
+
+
+def put_together() -> None:
+    """Put the last words together that bash has taken apart, if they are a URL of a cluster."""
+    words = os.environ.get("COMP_WORDS", "").split("\n")
+    place = os.environ.get("COMP_CWORD", "")
+    last = int(place) if place.isdecimal() else 0
+    for first in (last - 1, last - 2):
+        if first > 0 and words[first : first + 2] == [_URL[:-1], _URL[-1:]]:
+            words[first:] = ["".join(words[first : last + 1])]
+            os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(first)}
+            _IS_CUT.set(True)
+            return
+
+
+def _clusters(incomplete: str) -> list[str]:
+    """Return the URLs that begin so of clusters that are known here."""
+    from engram.cluster import known  # noqa: PLC0415 - the module of clusters is built apart
+
+    found = sorted(f"{_URL}//{file.stem}" for file in known.folder().glob("*.json"))
+    fitting = [each for each in found if _fits(each, incomplete)][:MOST]
+    return [_AfterColon(each) if _IS_CUT.get() else each for each in fitting]
+
+
+class _AfterColon(str):
+    """A URL that begins as what is completed does, and of which bash is given what follows."""
+
+    __slots__ = ()
+
+    def __format__(self, spec: str) -> str:
+        return self.removeprefix(_URL)
 
 
 def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:

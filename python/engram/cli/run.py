@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from engram import _starting
-from engram.cli import output
+from engram.cli import completion, output
 from engram.cli.app import VERBS, app, arrange
 from engram.cli.terminal import AS_JSON, fail, fail_below, kind_of
 from engram.errors import EngramError, PoolNotFoundError, QueryError
@@ -48,6 +48,7 @@ _TO_STDOUT = {output.STDIO, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 def run(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     arrange()  # a program may have imported modules of verbs
+    completion.put_together()
     words = sys.argv[1:] if arguments is None else list(arguments)
     AS_JSON.set("--json" in itertools.takewhile("--".__ne__, words))
     output.stand_in(shows=AS_JSON.get() or _shows(words))

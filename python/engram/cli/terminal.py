@@ -72,6 +72,7 @@ _OUR_WORDS = (
     (r"pass overwrite=True to", "add --overwrite to"),
     (r"overwrite=True", "--overwrite"),
     (r"etcd=\[…\]", "--etcd URL,…, which the verbs of `engram cluster` take"),
+    (r"etcd=3", "--etcd 3"),
     (r"(with |give )lost=True", r"add --lost"),
     (r"give host= (an address|one)", r"give --host \1"),
     (r"export a part \(select\), or pass lossy=True to", "--select a part, or add --lossy to"),

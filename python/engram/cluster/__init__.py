@@ -17,9 +17,9 @@ node or are spread over several, `far.py` what of it lies elsewhere, `queries.py
 all, `nodes.py` how a process takes part in serving a node, `known.py` where a process finds what
 it must know of a cluster, `values.py` what manifests say of dtypes and attributes. For who
 operates one, `starting.py` and `plugin.py` have Dask's workers serve, `processes.py` is a process
-that serves until it is stopped, `etcds.py` the etcd that a start brings along, and `operating.py`
-how a cluster stands, is stopped and loses a node for good. The protocols are native
-(`cluster/protocol/`), and so is what does them (`cluster/driver/`).
+that serves until it is stopped, `etcds.py` the etcd that a start brings along, `members.py` one
+of three members, and `operating.py` how a cluster stands, is stopped and loses a node for good.
+The protocols are native (`cluster/protocol/`), and so is what does them (`cluster/driver/`).
 """
 
 from engram.cluster.boxes import ClusterArray, PartRef

@@ -5,14 +5,19 @@ it is sent, and answers soon: with what the call gave, or that it goes on. So a 
 breaks off loses nothing: the call is asked for again, by its number. Only where the process that
 ran it is gone does nobody know the number. Then a call that changes nothing is begun anew, and of
 any other its caller is told that it may have run.
+
+A method may call others, on nodes whose workers all wait for such calls. So a call says from how
+many others it comes, its *depth*, and a node has workers of its own for each depth: a call waits
+for workers that wait for deeper calls alone, and the deepest wait for none.
 """
 
 import pickle
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -20,13 +25,17 @@ import numpy as np
 from engram.active.errors import MethodError, WorkerDiedError
 from engram.active.workers.call import RemoteTraceback
 from engram.active.workers.wire import Thrown
-from engram.errors import ArgumentError, EngramError, NodeAwayError
+from engram.errors import ArgumentError, CoordinatorError, EngramError, NodeAwayError
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
 
 GAVE, FAILED, MOVED = "gave", "failed", "moved"
 """How a call ends: with a result, an exception, or with where the object has moved."""
+OF_OBJECTS: Final = ("call", "get", "set", "delete")
+"""What is done with an object, by a worker: a method may run."""
+DEEPEST: Final = 32
+"""From so many others a call may come."""
 
 _BETWEEN_S: Final = (0.0, 0.005, 0.02, 0.1)
 """How long a call is left alone that goes on, each time longer; the node waits, too."""
@@ -50,6 +59,22 @@ class Ask(NamedTuple):
     """The arguments, pickled: whoever runs the call takes them out."""
     ended: list[str] = []  # noqa: RUF012 - never changed in place
     """Numbers of calls whose ends have been heard of: the node may forget them."""
+    depth: int = 0
+    """From how many calls it comes, each of which waits for the next."""
+
+
+_depths: Final = [0]
+"""The depth of calls that this process sends; above it, what it is when a call here has ended."""
+
+
+@contextmanager
+def running(ask: Ask) -> Iterator[None]:
+    """Be a worker that runs a call: what this process calls meanwhile comes from that call."""
+    _depths.append(ask.depth + 1)
+    try:
+        yield
+    finally:
+        _depths.pop()
 
 
 def packed(content: Any, what: str) -> bytes:
@@ -106,10 +131,19 @@ class Caller:
             If the node is away; its message says whether the call may have run.
         WorkerDiedError
             If the process that ran it died.
+        RecursionError
+            If it comes from too many other calls.
 
         """
+        depth = _depths[-1]
+        if depth > DEEPEST and ask.verb in OF_OBJECTS:
+            raise RecursionError(
+                f"{label} comes from {depth} calls of nodes, each of which waits for the next, and "
+                f"{DEEPEST} is the most: have methods give what is to be called next, and call it "
+                "when they have ended"
+            )
         heard, number = self._heard(node), uuid.uuid4().hex
-        body = pickle.dumps(tuple(ask._replace(ended=heard)), protocol=5)
+        body = pickle.dumps(tuple(ask._replace(ended=heard, depth=depth)), protocol=5)
         answer = self._answer(node, number, body, label, again=again)
         if len(answer) > _LARGE:
             with suppress(EngramError):
@@ -132,7 +166,8 @@ class Caller:
         while True:
             try:
                 said = natives.call(node, method, number, body if method == "POST" else b"")
-            except NodeAwayError as error:  # as the map has it
+            except (NodeAwayError, CoordinatorError) as error:
+                # Away, as the map has it; or nobody says where it is, as where all was stopped.
                 raise NodeAwayError(f"{label}: {error}; {_whether(may_run)}") from None
             if isinstance(said, bytes):
                 return said

@@ -17,6 +17,7 @@ from engram.cluster import certificates, homes, known, plans
 from engram.cluster.batch import Batch
 from engram.cluster.boxes import Box, ClusterArray, check_box, decoded
 from engram.cluster.calling import Caller
+from engram.cluster.known import DEADLINE_S
 from engram.cluster.making import Plan, commit
 from engram.cluster.mapping import calls_of
 from engram.cluster.names import checked
@@ -42,9 +43,6 @@ from engram.pool import open as open_pool
 
 if TYPE_CHECKING:
     from xarray import Dataset
-
-DEADLINE_S = 30.0
-"""How long anything is waited for, in seconds, if nothing else is said."""
 
 
 class Member(NamedTuple):
@@ -107,6 +105,8 @@ class Cluster:
 
     def __reduce__(self) -> tuple[Any, ...]:
         etcd, tls = self._given
+        if self.is_open:
+            etcd = self._native.endpoints()  # some may have come since
         return reopened, (self.name, etcd, self.deadline, None if tls is None else str(tls))
 
     def __repr__(self) -> str:
@@ -311,8 +311,16 @@ class Cluster:
         """Give a node, by its uuid or host, as a backend for active objects."""
         return placing.Backend(homes.home_of_node(self, node))
 
+    def _is_decided_at(self, etcd: Sequence[str]) -> bool:
+        """Tell whether one of these endpoints is of its etcd."""
+        given, _ = self._given
+        return etcd == given or not set(etcd).isdisjoint([*given, *self._native.endpoints()])
+
     def _nodes(self) -> list[dict[str, Any]]:
         return [json.loads(text) for text in self._native.nodes()]
+
+    def _serving_homes(self) -> list[Any]:
+        return homes.serving_homes(self)
 
     def _place_of_alias(self, alias: str) -> tuple[Any, int]:
         return homes.place_of_alias(self, alias)
@@ -680,6 +688,8 @@ def _has_node(cluster: Cluster, node: str) -> bool:
 
 def _home_named(backend: Any) -> Any:
     """Give the home that a member, a URL of a node or a cluster means as a backend."""
+    if isinstance(backend, placing.Backend):
+        return backend.home
     if isinstance(backend, Cluster):
         serving = [each["node"] for each in backend._nodes() if each["state"] == "serving"]
         if not serving:
@@ -785,8 +795,9 @@ def reopened(
 def _there(name: str, etcd: list[str] | None) -> Cluster | None:
     """Give an opening of a cluster that this process has; of that name there may be several."""
     for cluster in (*_opened.values(), *_all_open):
-        is_meant = cluster.name == name and (etcd is None or cluster._given[0] == etcd)
-        if is_meant and cluster.is_open:
+        if not cluster.is_open or cluster.name != name:
+            continue
+        if etcd is None or cluster._is_decided_at(etcd):
             return cluster
     return None
 

@@ -5,6 +5,10 @@ itself. Its data lie in the cluster's state folder (`known.place`), and so does 
 says on which host it runs, at which port, and in which process. Whoever starts or ends it has the
 lock of that folder, so two starters make one. Names of the cluster live in its data: these outlive
 it, and the next start goes on with them.
+
+An etcd of three members is brought along by the starts of three hosts (`members.py`). Each member
+has a file and data of its own, `etcd-HOST.json` and `etcd-HOST`, by which hosts that share a home
+tell theirs from others'.
 """
 
 import contextlib
@@ -26,6 +30,8 @@ from engram.cluster.natives import native
 from engram.errors import ArgumentError, CoordinatorError, NotFoundError, UnsupportedError
 
 AUTO = "auto"
+ALONE = "etcd"
+"""What the file and the data of an etcd of one member are called."""
 LOOPBACK = "127.0.0.1"
 _ENDPOINT = re.compile(r"(?:https?://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})/?")
 _VERSION = re.compile(r"^etcd Version:\s*(\S+)", re.MULTILINE)
@@ -57,15 +63,24 @@ class OwnEtcd(NamedTuple):
     """The name of the host on which it runs."""
     endpoint: str
     pid: int
-    """Its process; 0: it was ended."""
+    """Its process; 0: it was ended, or has not begun."""
+    label: str = ALONE
+    """What its file and its data are called."""
+    peer: str = ""
+    """Where other members find it; "": there are none."""
 
     @property
     def is_here(self) -> bool:
         """Whether it runs on this host, or is to."""
         return self.host == socket.gethostname()
 
+    @property
+    def is_one_of_three(self) -> bool:
+        """Whether it is a member of an etcd of three, or is to be one."""
+        return self.label != ALONE
 
-def parse(etcd: str | Sequence[str]) -> list[str] | None:
+
+def parse(etcd: str | int | Sequence[str]) -> list[str] | None:
     """Give the endpoints that are meant; None: those that are known here, or an own one.
 
     Raises
@@ -76,11 +91,12 @@ def parse(etcd: str | Sequence[str]) -> list[str] | None:
     """
     if etcd == AUTO:
         return None
-    given = etcd.split(",") if isinstance(etcd, str) else list(etcd)
+    given = list(etcd) if isinstance(etcd, Sequence) and not isinstance(etcd, str) else None
+    given = str(etcd).split(",") if given is None else given
     found = [_ENDPOINT.fullmatch(each) if isinstance(each, str) else None for each in given]
     if not given or not all(match and 0 < int(match[2]) < 1 << 16 for match in found):
         raise ArgumentError(
-            f"{etcd!r} names no etcd: give auto, or endpoints such as h1:2379 or "
+            f"{etcd!r} names no etcd: give auto, 3, or endpoints such as h1:2379 or "
             "http://h1:2379,http://h2:2379,http://h3:2379"
         )
     return [each.rstrip("/") for each in given]
@@ -172,18 +188,18 @@ def ensure(
     given = parse(etcd)
     if given is not None:
         return Endpoints(given, started=False)
-    with _locked(cluster):
+    with locked(cluster):
         own = read(cluster)
         with contextlib.suppress(NotFoundError):
             endpoints = known.read(cluster).etcd
             if own is None or own.endpoint not in endpoints:
                 return Endpoints(endpoints, started=False)
-        if own is not None and (_runs(cluster, own.pid) if own.is_here else own.pid):
+        if own is not None and (runs(cluster, own) if own.is_here else own.pid):
             return Endpoints([own.endpoint], started=False)
         # One that was ended on another host, by whose home its data are here, goes on here.
         here = address()
         folder = certificates.of_node(cluster, tls, here)
-        endpoint = _start(cluster, here, own, folder)
+        endpoint = _start_alone(cluster, here, own, folder)
         known.write(known.Known(cluster, [endpoint], ttl, None if folder is None else str(folder)))
         return Endpoints([endpoint], started=True)
 
@@ -192,35 +208,43 @@ def end(cluster: str) -> bool:
     """End the etcd that a start has left on this host; its data stay. Whether there was one."""
     if read(cluster) is None:
         return False
-    with _locked(cluster):
+    with locked(cluster):
         own = read(cluster)
         if own is None or not is_running(cluster):
             return False
         until = time.monotonic() + _END_S
         os.kill(own.pid, signal.SIGTERM)
-        while _runs(cluster, own.pid):
+        while runs(cluster, own):
             if time.monotonic() > until:
                 os.kill(own.pid, signal.SIGKILL)
             time.sleep(_LOOK_S)
         if (child := _children.pop(own.pid, None)) is not None:
             child.wait()
-        _write(cluster, own._replace(pid=0))
+        write(cluster, own._replace(pid=0))
         return True
 
 
+def label_here() -> str:
+    """Give what the file and the data are called of this host's member of an etcd of three."""
+    return f"{ALONE}-{socket.gethostname()}"
+
+
 def read(cluster: str) -> OwnEtcd | None:
-    """Give what is said of the etcd that a start has brought along; None: none has."""
-    try:
-        text = (known.place(cluster) / "etcd.json").read_text(encoding="utf-8")
-        return OwnEtcd(**json.loads(text))
-    except (FileNotFoundError, ValueError, TypeError):
-        return None
+    """Give what is said of the etcd that a start has brought along; None: none has.
+
+    Of an etcd of three it is this host's member.
+    """
+    for label in (label_here(), ALONE):
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
+            text = (known.place(cluster) / f"{label}.json").read_text(encoding="utf-8")
+            return OwnEtcd(**json.loads(text))
+    return None
 
 
 def is_running(cluster: str) -> bool:
     """Whether an etcd runs on this host that a start has left."""
     own = read(cluster)
-    return own is not None and own.is_here and _runs(cluster, own.pid)
+    return own is not None and own.is_here and runs(cluster, own)
 
 
 def version(endpoint: str, within: float, tls: Path | None = None) -> str:
@@ -238,103 +262,129 @@ def version(endpoint: str, within: float, tls: Path | None = None) -> str:
 
 
 @contextlib.contextmanager
-def _locked(cluster: str) -> Iterator[None]:
+def locked(cluster: str, label: str = ALONE) -> Iterator[None]:
+    """Have the lock of the etcd of a cluster, or of one member, among processes that see it."""
     place = known.place(cluster)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (place / "etcd.lock").open("a") as file:
+    with (place / f"{label}.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _write(cluster: str, own: OwnEtcd) -> None:
-    path = known.place(cluster) / "etcd.json"
+def write(cluster: str, own: OwnEtcd) -> None:
+    """Say what there is of the etcd that this host brings along."""
+    path = known.place(cluster) / f"{own.label}.json"
     made = path.with_name(f".{path.name}")
     made.write_text(json.dumps(own._asdict()), encoding="utf-8")
     made.replace(path)
 
 
-def _data(cluster: str) -> Path:
-    return known.place(cluster) / "etcd"
+def data(cluster: str, label: str) -> Path:
+    """Give the folder of an etcd's data."""
+    return known.place(cluster) / label
 
 
-def _runs(cluster: str, pid: int) -> bool:
-    """Whether a process is this cluster's etcd: numbers are used again."""
+def log(cluster: str, label: str) -> Path:
+    """Give the log of an etcd."""
+    return known.place(cluster) / f"{label}.log"
+
+
+def runs(cluster: str, own: OwnEtcd) -> bool:
+    """Whether the process is this cluster's etcd: numbers are used again."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        words = Path(f"/proc/{own.pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return os.fsencode(f"--data-dir={_data(cluster)}") in words
+    return os.fsencode(f"--data-dir={data(cluster, own.label)}") in words
 
 
-def _start(cluster: str, address: str, former: OwnEtcd | None, tls: Path | None) -> str:
+def begin(cluster: str, own: OwnEtcd, words: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """Begin an etcd with these options; its file says that it runs."""
+    with log(cluster, own.label).open("ab") as out:
+        process = subprocess.Popen(  # noqa: S603 - the user's own program, no shell
+            [find(), f"--data-dir={data(cluster, own.label)}", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env=_environment(),
+            cwd="/",
+            start_new_session=True,
+        )
+    _children[process.pid] = process
+    write(cluster, own._replace(pid=process.pid))
+    return process
+
+
+def abandon(cluster: str, own: OwnEtcd, process: "subprocess.Popen[bytes]") -> None:
+    """End an etcd that is of no use."""
+    process.kill()
+    process.wait()
+    _children.pop(process.pid, None)
+    write(cluster, own._replace(pid=0))
+
+
+def end_of_log(cluster: str, label: str) -> str:
+    """Give what the log of an etcd ends with, for messages."""
+    path = log(cluster, label)
+    said = path.read_text(encoding="utf-8", errors="replace")[-_TOLD:]
+    return f"see {path}, which ends: {' '.join(said.split())}"
+
+
+def url_of(address: str, port: int, tls: Path | None) -> str:
+    """Give an address as etcd is told it, and tells it."""
+    bare = f"[{address}]" if ":" in address else address
+    return f"http{'' if tls is None else 's'}://{bare}:{port}"
+
+
+def _start_alone(cluster: str, address: str, former: OwnEtcd | None, tls: Path | None) -> str:
     """Start one, and wait until it answers; at the port of last time, if it is free.
 
     With certificates it speaks TLS, and to nobody but members of the cluster.
     """
     program = find()
-    log = known.place(cluster) / "etcd.log"
     for attempt in range(_TRIES):
         port = 0
         if former is not None and former.is_here and attempt == 0:
             port = int(former.endpoint.rpartition(":")[2])
-        bare = f"[{address}]" if ":" in address else address
-        scheme = "" if tls is None else "https://"
-        endpoint = f"{scheme}{bare}:{_free_port(address, port)}"
-        with log.open("ab") as out:
-            process = subprocess.Popen(  # noqa: S603 - the user's own program, no shell
-                [program, *_words(_data(cluster), endpoint, address, tls)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env=_environment(),
-                cwd="/",
-                start_new_session=True,
-            )
-        _children[process.pid] = process
-        _write(cluster, OwnEtcd(socket.gethostname(), endpoint, process.pid))
-        if _answers(process, endpoint, tls):
+        url = url_of(address, free_port(address, port), tls)
+        endpoint = url if tls is not None else url.removeprefix("http://")
+        peer = url_of(LOOPBACK, free_port(LOOPBACK, 0), None)
+        own = OwnEtcd(socket.gethostname(), endpoint, 0)
+        words = words_of("engram", url, peer, address, tls)
+        process = begin(cluster, own, [*words, f"--initial-cluster=engram={peer}"])
+        if answers(process, endpoint, tls):
             return endpoint
-        process.kill()
-        process.wait()
-        del _children[process.pid]
-    said = log.read_text(encoding="utf-8", errors="replace")[-_TOLD:]
-    raise CoordinatorError(
-        f"{program} does not start at {address}; see {log}, which ends: {' '.join(said.split())}"
-    )
+        abandon(cluster, own, process)
+    raise CoordinatorError(f"{program} does not start at {address}; {end_of_log(cluster, ALONE)}")
 
 
-def _words(data: Path, endpoint: str, address: str, tls: Path | None) -> list[str]:
-    """Give the options of an etcd of one member."""
-    url = endpoint if tls is not None else f"http://{endpoint}"
-    peer = f"http://{LOOPBACK}:{_free_port(LOOPBACK, 0)}"
+def words_of(name: str, url: str, peer: str, address: str, tls: Path | None) -> list[str]:
+    """Give the options of an etcd, or of a member of one, but for who its members are."""
     return [
-        "--name=engram",
-        f"--data-dir={data}",
+        f"--name={name}",
         f"--listen-client-urls={url}",
         f"--advertise-client-urls={url}",
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster=engram={peer}",
         # What rows were an hour ago is asked for by nobody.
         "--auto-compaction-retention=1",
-        *_secured(address, tls),
+        *_secured(address, peer, tls),
     ]
 
 
-def _secured(address: str, tls: Path | None) -> list[str]:
+def _secured(address: str, peer: str, tls: Path | None) -> list[str]:
     """Give the options of an etcd that speaks to members alone."""
     if tls is None:
         return []
     files = certificates.files_of(tls, host=address)
-    return [
-        f"--cert-file={files['cert']}",
-        f"--key-file={files['key']}",
-        f"--trusted-ca-file={files['ca']}",
-        "--client-cert-auth",
-    ]
+    words = []
+    for start in ("--", "--peer-") if peer.startswith("https://") else ("--",):
+        words += [f"{start}cert-file={files['cert']}", f"{start}key-file={files['key']}"]
+        words += [f"{start}trusted-ca-file={files['ca']}", f"{start}client-cert-auth"]
+    return words
 
 
-def _free_port(address: str, wanted: int) -> int:
+def free_port(address: str, wanted: int) -> int:
     """Give a port that is free: this one, or any."""
     kind = socket.AF_INET6 if ":" in address else socket.AF_INET
     for port in (wanted, 0):
@@ -345,7 +395,7 @@ def _free_port(address: str, wanted: int) -> int:
     raise ArgumentError(f"{address} is no address of this host: give host= one that is")
 
 
-def _answers(process: "subprocess.Popen[bytes]", endpoint: str, tls: Path | None) -> bool:
+def answers(process: "subprocess.Popen[bytes]", endpoint: str, tls: Path | None) -> bool:
     """Wait until an etcd answers; False: it has ended, or never does."""
     until = time.monotonic() + _BEGIN_S
     while process.poll() is None and time.monotonic() < until:

@@ -287,6 +287,15 @@ class NodeHome(far.FarHome):
         """Make replicas of objects; give their ids."""
         return list(self._asked("replicate", 0, parcel, again=False))
 
+    def collect(self, dry_run: bool, older_than: float) -> tuple[int, int, int, int]:
+        """Delete objects that no alias leads to, as `gc` does; give what `Collected` has."""
+        given: tuple[int, int, int, int] = self._asked("collect", 0, dry_run, older_than)
+        return given
+
+    def unreachable(self) -> list[tuple[int, str, int]]:
+        """Give the objects that no alias leads to, each as `Unreachable` has it."""
+        return list(self._asked("unreachable", 0))
+
     def refresh(self, gid: int, parcel: parcels.Parcel) -> None:
         """Bring a replica up to date."""
         self._asked("refresh", gid, parcel)
@@ -376,6 +385,12 @@ def home_of_node(cluster: "Cluster", node: str, namespace: str = "default") -> A
     return home_in(cluster, found[0]["pool"], namespace)
 
 
+def serving_homes(cluster: "Cluster") -> list[Any]:
+    """Give the homes of the nodes that serve, this host's own first."""
+    nodes = [each["node"] for each in cluster._nodes() if each["state"] == "serving"]
+    return sorted((home_of_node(cluster, each) for each in nodes), key=lambda home: home.is_far)
+
+
 def place_of_alias(cluster: "Cluster", alias: str) -> tuple[Any, int]:
     """Find the object of an alias: here, or else on whichever node has it.
 
@@ -387,8 +402,7 @@ def place_of_alias(cluster: "Cluster", alias: str) -> tuple[Any, int]:
         If none has it, and some do not answer.
 
     """
-    nodes = [each for each in cluster._nodes() if each["state"] == "serving"]
-    homes = [home_of_node(cluster, each["node"]) for each in nodes]
+    homes = serving_homes(cluster)
     away: list[str] = []
 
     def asked(home: Any) -> int | None:

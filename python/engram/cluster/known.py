@@ -17,6 +17,8 @@ from engram.errors import ArgumentError, CorruptError, NotFoundError
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 TTL_S = 15.0
 """How long a member's lease runs without being renewed, in seconds, if nothing else is said."""
+DEADLINE_S = 30.0
+"""How long anything is waited for, in seconds, if nothing else is said."""
 
 
 class Known(NamedTuple):
@@ -88,6 +90,14 @@ def read(name: str) -> Known:
         ) from None
     except (ValueError, TypeError) as error:
         raise CorruptError(f"{path} cannot be read: {error}; remove it, and start a node") from None
+
+
+def learn(name: str, etcd: list[str]) -> None:
+    """Write where else the etcd of a cluster is, of which something is known here."""
+    with contextlib.suppress(NotFoundError, CorruptError):
+        found = read(name)
+        if more := [each for each in etcd if each not in found.etcd]:
+            write(found._replace(etcd=[*found.etcd, *more]))
 
 
 def write(known: Known) -> None:

@@ -16,7 +16,6 @@ from engram.pool import create
 if TYPE_CHECKING:
     from engram.cluster.running import Runner
 
-DEADLINE_S = 30.0
 _LOOK_S = 0.02
 _PATIENCE_S = 60.0
 KEPT_S = 60.0
@@ -62,6 +61,11 @@ class ServedNode:
         """Why it has ended; None: it has not, or was stopped."""
         standing, said = self._driven.standing()
         return said if standing == "ended" else None
+
+    @property
+    def etcd(self) -> list[str]:
+        """The endpoints of etcd: those that were given, and those that it has told of."""
+        return self._driven.endpoints()
 
     def wait(self, timeout: float = _PATIENCE_S) -> Self:
         """Wait until the node is served: by this process, or by another of the host.
@@ -176,7 +180,7 @@ def serve(
         _make(path, size)
     folder = certificates.of_node(bare, tls, address)
     said = None if folder is None else str(folder)
-    runs = _Runs((bare, list(etcd), DEADLINE_S, said, str(path)), workers)
+    runs = _Runs((bare, list(etcd), known.DEADLINE_S, said, str(path)), workers)
     driven = native.Node(
         bare,
         path,

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import NamedTuple
 
-from engram.cluster import certificates, etcds, known
-from engram.cluster.cluster import DEADLINE_S, Cluster, Member
+from engram.cluster import certificates, etcds, known, members
+from engram.cluster.cluster import Cluster, Member
+from engram.cluster.known import DEADLINE_S
 from engram.errors import (
     ArgumentError,
     BusyError,
@@ -51,6 +52,10 @@ class EtcdStatus(NamedTuple):
     endpoint: str
     version: str | None
     """None: it does not answer."""
+    host: str | None = None
+    """The host of the member, if etcd was brought along with several."""
+    has_voice: bool = True
+    """Whether it counts: a member that waits for the third does not yet."""
 
 
 class Status(NamedTuple):
@@ -103,8 +108,9 @@ def status(name: str, *, etcd: Sequence[str] | None = None) -> Status:
     bare = known.check_name(name)
     endpoints = known.read(bare).etcd if etcd is None else etcds.parse(list(etcd)) or []
     troubles: list[str] = []
-    told = [_of_etcd(bare, endpoint, troubles) for endpoint in endpoints]
-    answering = [each.endpoint for each in told if each.version is not None]
+    told = _of_members(bare, endpoints, troubles)
+    told = told or [_of_etcd(bare, each, troubles) for each in endpoints]
+    answering = [each.endpoint for each in told if each.version is not None and each.has_voice]
     if not answering:
         return Status(bare, None, [], told, troubles)
     with opened(bare, answering) as cluster, ThreadPoolExecutor(_AT_ONCE) as at_once:
@@ -120,6 +126,31 @@ def status(name: str, *, etcd: Sequence[str] | None = None) -> Status:
                 "starts one"
             )
         return Status(bare, cluster.epoch, nodes, told, troubles)
+
+
+def _of_members(cluster: str, endpoints: Sequence[str], troubles: list[str]) -> list[EtcdStatus]:
+    """Say how the members stand of an etcd that starts of several hosts have brought along."""
+    tls = certificates.of_user(cluster, None)
+    try:
+        found = [each for each in members.members(endpoints, tls) if each.endpoint]
+    except EngramError:
+        return []  # each endpoint is told of by itself
+    told = []
+    for each in found:
+        version = members.follows(each.endpoint, tls)
+        told.append(EtcdStatus(each.endpoint, version, each.host, each.has_voice))
+        if version is None:
+            troubles.append(
+                f"the member of etcd on {each.host} does not answer at {each.endpoint}: `engram "
+                f"cluster start {cluster} --pool PATH` there starts it again"
+            )
+    if found and len(found) < members.COUNT:
+        troubles.append(
+            f"etcd has {len(found)} of {members.COUNT} members, and does not outlive the loss of "
+            f"one yet: `engram cluster start {cluster} --pool PATH --etcd {members.COUNT}` on "
+            "another host brings one along"
+        )
+    return told
 
 
 def _of_etcd(cluster: str, endpoint: str, troubles: list[str]) -> EtcdStatus:
@@ -180,7 +211,8 @@ def stop(name: str, *, etcd: Sequence[str] | None = None, timeout: float | None 
     """Have all nodes leave, on all hosts, and the processes end that serve them.
 
     What lies in the pools stays. An etcd that a start has left on this host ends last; its data
-    stay, too, so a later start with the same pools has all names again.
+    stay, too, so a later start with the same pools has all names again. Members of an etcd of three
+    end on the other hosts, too, where a process serves that a start has left.
 
     Parameters
     ----------
@@ -203,7 +235,8 @@ def stop(name: str, *, etcd: Sequence[str] | None = None, timeout: float | None 
     """
     bare = known.check_name(name)
     own = etcds.read(bare)
-    if etcd is None and own is not None and not own.pid and own.endpoint in known.read(bare).etcd:
+    was_alone = own is not None and not own.is_one_of_three
+    if etcd is None and own and was_alone and not own.pid and own.endpoint in known.read(bare).etcd:
         return Stopped([], etcd_ended=False)  # it was stopped before
     with opened(bare, etcd) as cluster:
         hosts = [json.loads(text)["host"] for text in cluster._native.serving()]

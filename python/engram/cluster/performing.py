@@ -16,13 +16,13 @@ from engram.active.errors import ClassUnknownError, ObjectDeletedError, gone
 from engram.active.object import ActiveObject
 from engram.active.places import far, moving, parcels, ways
 from engram.active.places.placing import DEVICE, REPLICA_OF
+from engram.active.stored import collect
 from engram.active.stored.home import Home
 from engram.active.stored.layout import CLASS, OUTSIDE
 from engram.active.workers.wire import Thrown
-from engram.cluster.calling import FAILED, GAVE, MOVED, Ask, packed
+from engram.cluster.calling import FAILED, GAVE, MOVED, OF_OBJECTS, Ask, packed, running
 from engram.errors import ArgumentError, NotFoundError
 
-_ASKED: Final = ("call", "get", "set", "delete")
 _found: set[tuple[str, str]] = set()
 """Homes whose classes this worker has, once they are asked for."""
 
@@ -31,18 +31,19 @@ def perform(home: Home, opened: Any, facts: tuple[Any, ...], request: bytes) -> 
     """Do what another node asks; give how that ended, pickled."""
     try:
         opened(*facts)
-        return done(home, request)
+        ask = Ask(*pickle.loads(request))  # noqa: S301 - of a member, as its certificate proves
+        with running(ask):
+            return done(home, ask)
     except BaseException as error:  # noqa: BLE001 - it is the caller's
         return _failure(error)
 
 
-def done(home: Home, request: bytes) -> bytes:
+def done(home: Home, ask: Ask) -> bytes:
     """Do what another node asks, in a process that has the cluster open."""
-    ask = Ask(*pickle.loads(request))  # noqa: S301 - of a member, as its certificate proves
     try:
         home = using.other_namespace(home, ask.namespace)
         _have_classes(home)
-        if ask.verb in _ASKED or ask.verb == "look":
+        if ask.verb in OF_OBJECTS or ask.verb == "look":
             end, gid = ways.end_of(home, ask.gid)
             if end.is_far:
                 return _ended(MOVED, ways.full(end, gid))
@@ -54,7 +55,7 @@ def done(home: Home, request: bytes) -> bytes:
 
 
 def _verb(name: str) -> Callable[..., Any]:
-    found = _VERBS.get(name)
+    found = _VERBS.get(name) or _SLOW.get(name)
     if found is None:
         raise ArgumentError(f"{name!r} is nothing that this version of Engram can do")
     return found
@@ -227,6 +228,16 @@ def _delete_alias(home: Home, _: int, alias: str) -> None:
         home.delete_alias(alias)
 
 
+def _collect(home: Home, _: int, dry_run: bool, older_than: float) -> tuple[int, int, int, int]:
+    return (*collect.gc(_namespace(home), dry_run=dry_run, older_than=older_than),)
+
+
+def _unreachable(home: Home, _: int) -> list[tuple[int, str, int]]:
+    return [(*each,) for each in collect.unreachable(_namespace(home))]
+
+
+_SLOW: Final[dict[str, Callable[..., Any]]] = {"collect": _collect, "unreachable": _unreachable}
+"""Verbs that look at all objects of the home: a worker does them."""
 _VERBS: Final[dict[str, Callable[..., Any]]] = {
     "arrive": _arrive,
     "by_alias": _by_alias,

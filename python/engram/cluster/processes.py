@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engram import mounts
-from engram.cluster import etcds, known
+from engram.cluster import etcds, known, members
 from engram.cluster.natives import native
 from engram.cluster.nodes import ServedNode, address_of, serve
 from engram.cluster.operating import wait_until_left
-from engram.errors import BusyError, EngramError
+from engram.errors import BusyError, CoordinatorError, EngramError
 from engram.jobs.signals import Signals
 
 _LOOK_S = 0.1
@@ -39,7 +39,7 @@ class Start(NamedTuple):
     size: str | None
     """The size of a pool that is made."""
     etcd: str | Sequence[str]
-    """The endpoints of etcd, or "auto"."""
+    """The endpoints of etcd, "auto", or "3"."""
     host: str | None
     """The name or address at which others find this host; None: the host's name."""
     ttl: float = known.TTL_S
@@ -79,7 +79,7 @@ def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = Fa
     native.check_pool(pool, name)
     address = address_of(start.host)
     with Signals() as signals:
-        endpoints, is_own = etcds.ensure(name, start.etcd, lambda: address, start.ttl, start.tls)
+        endpoints, is_own = members.ensure(name, start.etcd, lambda: address, start.ttl, start.tls)
         ends_etcd = is_own
         try:
             with serve(
@@ -95,23 +95,38 @@ def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = Fa
                 ends_etcd = is_own and not is_left
                 ready(node)
                 while node.standing != "ended" and not signals.came():
+                    endpoints = _told(name, node, endpoints)
                     time.sleep(_LOOK_S)
                 is_stopped, why = node.standing == "ended", node.failure
             if why is not None:
                 raise BusyError(f"the node of {name!r} has ended: {why}")
             if is_stopped:
-                _leave_last(name)
+                leave_last(name)
         finally:
             if ends_etcd:
                 etcds.end(name)
 
 
-def _leave_last(cluster: str) -> None:
+def _told(cluster: str, node: ServedNode, before: list[str]) -> list[str]:
+    """Have it known here where etcd is, if that has changed; give it."""
+    now = node.etcd
+    if set(now) <= set(before):
+        return before
+    known.learn(cluster, now)
+    return now
+
+
+def leave_last(cluster: str) -> None:
     """End the etcd that a start has left on this host, when all nodes have left."""
-    if not etcds.is_running(cluster):
+    own = etcds.read(cluster)
+    if own is None or not etcds.is_running(cluster):
         return
     with contextlib.suppress(BusyError):  # another has ended it, or a node does not leave
-        wait_until_left(cluster)
+        try:
+            wait_until_left(cluster)
+        except CoordinatorError:
+            if not own.is_one_of_three:  # else other members have ended, as this one is to
+                raise
         time.sleep(_SEEN_S)
         etcds.end(cluster)
 

@@ -3,8 +3,12 @@
 Each call has a number, by which it is begun once, and what it gave is kept until nobody can ask for
 it any more. Methods run in worker processes, so none of them holds up what the node serves; workers
 start with the first call. What only looks at the pool is done at once.
+
+Calls that come from calls have other workers than these (`calling.py` says why): half as many for
+each step of depth, and one at least, so all of them are at most twice as many, and one a step.
 """
 
+import os
 import pickle
 import threading
 import time
@@ -55,7 +59,8 @@ class Runner:
         self._waiting = threading.BoundedSemaphore(_WAITING)
         self._pool: Pool | None = None
         self._home: Any = None
-        self._executor: Executor | None = None
+        self._executors: dict[int, Executor] = {}
+        """The workers by the depth of the calls that they run."""
         self._has_ended = False
 
     def __call__(self, method: str, number: str, body: bytes) -> bytes | bool:
@@ -65,7 +70,7 @@ class Runner:
             if ask.verb in LOOKS:
                 with self._lock:
                     self._check(ask.ended)
-                return self._done(body)
+                return self._done(ask)
         with self._lock:
             if method == "DELETE":
                 self._forget(number)
@@ -82,7 +87,7 @@ class Runner:
         if begins:
             future.add_done_callback(lambda done: self._has_given(number, done))
             if ask.verb in QUICK:
-                future.set_result(self._done(body))
+                future.set_result(self._done(ask))
         if not future.done() and self._waiting.acquire(blocking=False):
             try:
                 with suppress(TimeoutError):
@@ -130,26 +135,28 @@ class Runner:
 
     def _begun(self, ask: Ask, body: bytes) -> "Future[Any]":
         """Hand a call to the workers; the caller has the lock."""
-        if self._executor is None:
-            self._executor = Executor(self._workers)
-        crew = self._executor._crew
+        executor = self._executors.get(ask.depth)
+        if executor is None:
+            most = self._workers or len(os.sched_getaffinity(0))
+            executor = self._executors[ask.depth] = Executor(max(1, most >> ask.depth))
+        crew = executor._crew
         task = crew.teller.task(self._home, perform, (*self._said, body))
         call = Call(None, task, f"{ask.name or ask.verb} of {ask.gid:#x}")
         crew.submit(call)
         return call.future
 
-    def _done(self, body: bytes) -> bytes:
+    def _done(self, ask: Ask) -> bytes:
         """Do at once what needs no worker."""
         opened, facts = self._said
         opened(*facts)
-        return done(self._home, body)
+        return done(self._home, ask)
 
     def end(self) -> None:
         """Take no more calls; end the workers when those that run are done."""
         with self._lock:
             self._has_ended = True
-            executor, pool = self._executor, self._pool
-        if executor is not None:
+            executors, pool = list(self._executors.values()), self._pool
+        for executor in executors:
             executor.shutdown(wait=False, cancel_futures=True)
         if pool is not None:
             pool.close()

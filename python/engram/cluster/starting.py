@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engram.cluster import certificates, etcds, known
+from engram.cluster import certificates, etcds, known, members
 from engram.cluster.cluster import Cluster
 from engram.cluster.cluster import open as open_cluster
 from engram.cluster.nodes import address_of
@@ -17,7 +17,7 @@ def start(
     client: Any,
     *,
     pool: str | os.PathLike[str],
-    etcd: str | Sequence[str] = etcds.AUTO,
+    etcd: str | int | Sequence[str] = etcds.AUTO,
     name: str | None = None,
     size: str | int | None = None,
     host: str | None = None,
@@ -38,7 +38,8 @@ def start(
     etcd
         The endpoints of etcd, each `HOST:PORT`. "auto": those that are known on this host, or if
         there are none, those of an etcd that is started beside this process, and outlives it:
-        `engram.cluster.stop` ends it.
+        `engram.cluster.stop` ends it. 3: its members are three: one is started beside this process,
+        and one on each of two other hosts that have workers.
     name
         The cluster's name; without it, that of the pool's folder.
     size
@@ -67,9 +68,12 @@ def start(
     bare = known.check_name(name or Path(pool).name)
     given = None if tls is None else str(tls)
     _check_scheduler(client, given)
-    endpoints, is_own = etcds.ensure(bare, etcd, lambda: address_of(host), ttl, given)
+    endpoints, is_own = members.ensure(bare, etcd, lambda: address_of(host), ttl, given)
+    joins = members.wanted(etcd).is_three
     try:
-        client.register_plugin(NodePlugin(bare, str(pool), endpoints, size, ttl=ttl, tls=given))
+        client.register_plugin(
+            NodePlugin(bare, str(pool), endpoints, size, ttl=ttl, tls=given, joins=joins)
+        )
     except BaseException:
         if is_own:
             etcds.end(bare)

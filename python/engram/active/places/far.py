@@ -81,6 +81,14 @@ class FarHome(ABC):
         """Make replicas of objects; give their ids."""
 
     @abstractmethod
+    def collect(self, dry_run: bool, older_than: float) -> tuple[int, int, int, int]:
+        """Delete objects that no alias leads to, as `gc` does; give what `Collected` has."""
+
+    @abstractmethod
+    def unreachable(self) -> list[tuple[int, str, int]]:
+        """Give the objects that no alias leads to, each as `Unreachable` has it."""
+
+    @abstractmethod
     def refresh(self, gid: int, parcel: "Parcel") -> None:
         """Bring a replica up to date."""
 

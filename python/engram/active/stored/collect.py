@@ -49,7 +49,6 @@ from engram.errors import BusyError, CorruptError, NotFoundError, ReadOnlyError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engram.namespace import Namespace
 
 _TIES: Final = (ORIGINAL, CHAIN, REPLICA_OF, REPLICAS, MOVED)
 """Notes that hold references."""
@@ -86,14 +85,15 @@ class Collected(NamedTuple):
     """How many are reachable."""
 
 
-def gc(
-    pool: "Namespace | None" = None, *, dry_run: bool = False, older_than: float = 0.0
-) -> Collected:
+def gc(pool: Any = None, *, dry_run: bool = False, older_than: float = 0.0) -> Collected:
     """Delete the objects that no alias leads to, and nothing else.
 
     Objects that were made persistent without an alias, and that a program holds in a variable
     alone, are unreachable, too: collect while no such program runs, or with `older_than`, which
     leaves those that were changed within that many seconds. With `dry_run` nothing is deleted.
+
+    A node of a cluster collects its own; of a cluster, each node that serves does, one after the
+    other.
 
     Raises
     ------
@@ -101,7 +101,14 @@ def gc(
         If the pool was opened with mode "r", unless it is a dry run.
 
     """
-    home = using.home(pool)
+    each = [_gc_at(home, dry_run, older_than) for home in using.homes_of(pool)]
+    return Collected(*map(sum, zip(*each, strict=True)))
+
+
+def _gc_at(home: Any, dry_run: bool, older_than: float) -> Collected:
+    """Delete the objects of one home that no alias leads to."""
+    if home.is_far:
+        return Collected(*home.collect(dry_run, older_than))
     if not dry_run and not home.namespace.writable:
         raise ReadOnlyError(
             f'the pool {home.pool_path} is open read-only: open it with mode "r+" to collect, or '
@@ -125,9 +132,17 @@ def gc(
     return Collected(found, sizes, kept, len(noted) - len(left))
 
 
-def unreachable(pool: "Namespace | None" = None) -> "list[Unreachable]":
-    """Give the objects that no alias leads to, in the order in which they were made."""
-    home = using.home(pool)
+def unreachable(pool: Any = None) -> "list[Unreachable]":
+    """Give the objects that no alias leads to, in the order in which they were made.
+
+    Of a cluster, they are those of one node after the other.
+    """
+    return [found for home in using.homes_of(pool) for found in _unreachable_at(home)]
+
+
+def _unreachable_at(home: Any) -> "list[Unreachable]":
+    if home.is_far:
+        return [Unreachable(*each) for each in home.unreachable()]
     with _as_it_is(home) as then:
         made = [gid for gid, _, _ in _noticed(then)]
         reached = _reached(then)
