@@ -23,7 +23,10 @@ impl Cluster {
     /// checksum is that of its bytes.
     pub fn make_part(&self, holder: &Holder, new: &NewPart, data: &[u8]) -> Result<u64> {
         let sum = checksum_of(data);
-        if let Some(local) = self.local_of(&holder.node) {
+        // What another maker has left there only the node server can judge.
+        if let Some(local) = self.local_of(&holder.node)
+            && local.parts.mark(&new.name)?.is_none()
+        {
             let mut sealed = new.clone();
             sealed.mark.checksum = Some(sum);
             local.parts.put(&sealed, data)?;

@@ -153,16 +153,17 @@ impl Routes {
     }
 
     /// Refuses a user what no name of the cluster has.
-    fn check_shown(&self, request: &Request, uuid: &str, bytes: &Looked) -> Result<()> {
+    fn check_shown(&self, request: &Request, name: &PartName, bytes: &Looked) -> Result<()> {
         let Some(Who::User(uid)) = request.peer.as_ref().map(|peer| &peer.who) else {
             return Ok(());
         };
         let mark: Option<Mark> = serde_json::from_slice(bytes.mark()).ok();
         if let Some(mark) = mark
-            && self.shared.is_published(&mark.path, uuid)?
+            && self.shared.is_published(&mark.path, name)?
         {
             return Ok(());
         }
+        let PartName { uuid, .. } = name;
         Err(Error::Access(format!("{uuid} is not published, and the certificate is of user {uid}")))
     }
 
@@ -174,7 +175,7 @@ impl Routes {
                 "part {part} of {uuid} is not here: it was replaced or removed; look it up again"
             )));
         };
-        self.check_shown(request, uuid, &bytes)?;
+        self.check_shown(request, &name, &bytes)?;
         let content = match bytes.source() {
             Some((file, offset)) => Content::File(FileRange {
                 file: Arc::new(OwnedFd::from(file)),
@@ -250,6 +251,7 @@ impl Routes {
         let broken =
             |error: std::io::Error| Error::NodeAway(format!("the body broke off: {error}"));
         let nbytes = new.nbytes()? as usize;
+        self.shared.clear_of_dead(&new.name)?;
         let mut writer = self.shared.parts.begin(new)?;
         let mut sum = RunningChecksum::new();
         let mut piece = vec![0; PIECE.min(nbytes)];
@@ -291,7 +293,7 @@ impl Routes {
         let Some(mark) = mark.filter(|mark| mark.maker == maker) else {
             return Err(Error::Access(format!("part {part} of {uuid} is another maker's")));
         };
-        self.shared.check_unpublished(&mark.path, uuid)?;
+        self.shared.check_unpublished(&mark.path, &name)?;
         // It may stand for a subtree, which goes with it.
         if part != 0 || !self.shared.trees.free(uuid)? {
             self.shared.parts.free(&name)?;
