@@ -248,7 +248,7 @@ BEFORE = {"put": ("a",), "batch": ("b", "old")}
 """What there is at every other step before a work is begun."""
 AFTER = {"batch": ("a", "b"), "group": ("g",)}
 """Of works after which there is something else than "a"."""
-LEAST = {"put": 10, "seal": 15, "batch": 12, "group": 12}
+LEAST = {"put": 8, "seal": 15, "batch": 12, "group": 15}
 """How many steps there are at least."""
 
 
@@ -278,6 +278,7 @@ def test_what_a_maker_publishes_that_dies_is_there_as_a_whole_or_not_at_all(
             break
         assert len(maker.steps) == step + 1 or work == "seal"  # whose steps are of threads
     assert step >= LEAST[work]
+    assert "publish" in maker.steps
     check_all_is_whole(makers, user)
     assert {name: seen(user, name) for name in last} == last
 
@@ -309,7 +310,7 @@ def test_an_object_whose_mover_dies_is_at_one_place(members: Makers, how: str) -
         assert (of_one(thing.data), thing.number) == (step, step)
         if not maker.was_killed:
             break
-    assert step >= 4
+    assert "call" in maker.steps
     check_all_is_whole(members, user)
 
 
@@ -350,7 +351,7 @@ def test_a_transaction_whose_parts_are_free_by_then_takes_no_effect(makers: Make
     with Gateway(makers.rig.etcd[0], "job", "way/c/a") as gateway:
         maker = makers.begin("put", "way/c", 1, None, "", etcd=[gateway.address])
         gateway.wait_until_it_came()
-        assert len(unnamed(makers, user)) == 3 * REPLICAS
+        assert len(unnamed(makers, user)) == 2 * REPLICAS
         maker.kill()
         wait_for(lambda: unnamed(makers, user) == [])
         assert b'"succeeded":true' not in gateway.let_it_go_on()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engram.cluster import Cluster
 
 SHAPE = (48, 1024)
-PARTS = (3, 1)
+PARTS = (2, 1)
 NEW_NAMESPACE = 0x04000000
 """Of host names."""
 
@@ -61,9 +61,9 @@ def put(cluster: Cluster, name: str, number: int, replicas: int) -> None:
 
 def seal(cluster: Cluster, name: str, number: int, replicas: int) -> None:
     """Seal an array that was made to be written in place; it is made if it is not there."""
-    path, said = f"{name}/a", {"attrs": {"v": number}, "replicas": replicas}
+    path, attrs = f"{name}/a", {"v": number}
     if path not in cluster:
-        cluster.create_array(path, SHAPE, "i8", parts=PARTS, fill=number, **said)
+        cluster.create_array(path, SHAPE, parts=PARTS, attrs=attrs, fill=number, replicas=replicas)
     cluster.publish(path)
 
 
@@ -72,7 +72,7 @@ def batch(cluster: Cluster, name: str, number: int, replicas: int) -> None:
     attrs = {"v": number}
     with cluster.batch() as made:
         made.put(f"{name}/a", full(number), parts=PARTS, attrs=attrs, replicas=replicas)
-        made.create_array(f"{name}/b", SHAPE, "i8", parts=PARTS, attrs=attrs, fill=number)
+        made.create_array(f"{name}/b", SHAPE, parts=PARTS, attrs=attrs, fill=number)
         if f"{name}/old" in cluster:
             made.remove(f"{name}/old")
 
@@ -86,7 +86,7 @@ def group(cluster: Cluster, name: str, number: int, replicas: int) -> None:  # n
 def move(cluster: Cluster, name: str, number: int, replicas: int) -> None:  # noqa: ARG001
     """Move an object of this node to another one, or from that to the next."""
     thing = Thing.get_by_alias(name, pool=cluster)
-    here = thing.get_location()
+    here = thing.get_location() or ""
     others = [each for each in cluster.members if each.node != cluster.node]
     thing.move(next(each for each in others if each.node not in here))
 

@@ -75,8 +75,8 @@ impl Cluster {
     }
 
     /// Asks a holder for something; what it refuses is told as it says it. Where it does not
-    /// answer, or says that it is no member, it is looked at, and struck if its lease has ended: one
-    /// that is cut off from the coordinator cannot leave by itself.
+    /// answer, or says that it is no member, it is looked at, and struck if its lease has ended:
+    /// one that is cut off from the coordinator cannot leave by itself.
     pub(crate) fn ask_holder(
         &self,
         holder: &Holder,
