@@ -14,6 +14,9 @@
 //! What is answered of subtrees stands in `tree_routes`, and of calls in `calls`. A user, whose
 //! certificate says so, reads parts that are published, and changes nothing.
 //!
+//! A part that is there already is made anew by another maker where the first can never publish
+//! it.
+//!
 //! A member says nothing once its lease may have ended: that is looked at when a request begins,
 //! and again before its last byte. A request that names a member is for that member alone: another
 //! life of the node answers 421.
