@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import engram
+from cluster.gateway import Gateway
 from cluster.rig import TTL_S, Rig, rigged, wait_for
 from engram import cluster as clusters
 
@@ -180,6 +181,27 @@ def test_a_node_whose_only_process_died_is_away_and_then_lost_with_its_memory(ri
     rig.serve(0)
     wait_for(lambda: not isinstance(tried(array), engram.NodeAwayError))
     np.testing.assert_array_equal(array[...], VALUES)
+
+
+def test_a_node_that_reaches_etcd_no_more_is_in_the_way_of_nothing_that_is_made(rig: Rig) -> None:
+    rig.serve(0)
+    etcd = rig.etcd
+    with Gateway(etcd[0], "job") as way:
+        rig.etcd = [way.address]
+        rig.serve(1)
+        rig.etcd = etcd
+        user = rig.open(0)
+        assert len(user.put("T", VALUES).holders()) == 2
+
+    def puts() -> bool:
+        with contextlib.suppress(engram.NodeAwayError):
+            return len(user.put("T", VALUES + 1).holders()) == 1
+        return False
+
+    # It answers that it is no member, and nobody reads anything there.
+    wait_for(puts)
+    assert sorted(each.state for each in user.members) == ["away", "serving"]
+    np.testing.assert_array_equal(user["T"][...], VALUES + 1)
 
 
 def struck(user: clusters.Cluster) -> list[clusters.Member]:

@@ -6,6 +6,7 @@ import contextlib
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -15,11 +16,14 @@ import pytest
 
 import engram
 from cluster.rig import Rig, rigged, wait_for
-from engram.cluster.boxes import Box
+from engram.cluster.boxes import Box, raw_of
+from engram.cluster.natives import native
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from engram import cluster as clusters
 
 pytestmark = pytest.mark.usefixtures("own_state")
 VALUES = np.arange(240 * 50, dtype="f8").reshape(240, 50)
@@ -169,6 +173,53 @@ def test_a_part_is_at_several_hosts_and_read_on_where_one_is_gone(rig: Rig) -> N
     np.testing.assert_array_equal(array[...], VALUES)
     np.testing.assert_array_equal(stored[...], VALUES)
     np.testing.assert_array_equal(user["U"][...], np.full(VALUES.shape, 3.0))
+
+
+def test_of_those_who_seal_one_array_at_once_one_does_and_all_copies_are_there(rig: Rig) -> None:
+    for number in (0, 1):
+        rig.serve(number, host=f"h{number}")
+    both = [rig.open(), rig.open()]
+    for step in range(4):
+        name = f"U{step}"
+        both[0].create_array(name, VALUES.shape, parts=(3, 1), fill=step, replicas=2)
+        # The same maker twice, and two makers.
+        with ThreadPoolExecutor(2) as at_once:
+            ends = list(at_once.map(published, [both[0], both[step % 2]], [name, name]))
+        assert set(ends) <= {"done", "ConflictError"}
+        assert "done" in ends
+        assert both[1][name].sealed
+        assert all(len(part.nodes) == 2 for part in both[1][name].parts)
+    report = both[1].verify()
+    assert report.problems == []
+    assert report.counts["copies"] == 4 * 3 * 2
+
+
+def published(user: clusters.Cluster, name: str) -> str:
+    try:
+        user.publish(name)
+    except engram.ConflictError as error:
+        return type(error).__name__
+    return "done"
+
+
+def test_a_copy_that_was_left_by_one_who_sealed_is_waited_for_while_that_one_lives(
+    rig: Rig,
+) -> None:
+    for number in (0, 1):
+        rig.serve(number, host=f"h{number}")
+    user, other = rig.open(), rig.open()
+    (part,) = user.create_array("U", (10,), "i8", parts=(1,), fill=3, replicas=2).parts
+    target = next(each for each in user.members if each.node != part.node)
+    draft = other._native.draft(["U"])
+    copy = native.NewPart("U", part.uuid, 0, draft.maker, draft.begun, "<i8", [0], [10])
+    other._native.make_part((target.node, int(target.id, 16)), copy, raw_of(np.full(10, 3)))
+    hasty = rig.open()
+    hasty.deadline = 0.0
+    with pytest.raises(engram.BusyError, match="another process publishes 'U', or has died"):
+        hasty.publish("U")
+    other.close()  # its lease ends
+    assert all(len(part.nodes) == 2 for part in user.publish("U").parts)
+    assert user.verify().problems == []
 
 
 def test_a_holder_that_lacks_a_part_is_passed_over(rig: Rig) -> None:

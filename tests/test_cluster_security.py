@@ -67,13 +67,15 @@ def test_a_user_reads_what_is_published_and_changes_nothing(secure: Rig, anna: P
     values = np.arange(1000.0)
     with secure.open(0) as c:
         c.put("run/T", values, parts=(4,), attrs={"unit": "K"})
+        c.create_array("run/S", (10,), fill=5.0).publish()
         group = c.create_group("mine")
         group["secret"] = np.ones(3)
     with opened_by(secure, anna) as c:
         assert [each.state for each in c.members] == ["serving", "serving"]
-        assert set(c.names()) == {"mine", "run/T"}
+        assert set(c.names()) == {"mine", "run/S", "run/T"}
         assert np.array_equal(c["run/T"][...], values)
         assert np.array_equal(c["run/T"][300:700], values[300:700])
+        assert np.array_equal(c["run/S"][...], np.full(10, 5.0))
         with pytest.raises(AccessError, match=f"user {UID}"):
             c["mine/secret"]
         for change in (
@@ -87,10 +89,10 @@ def test_a_user_reads_what_is_published_and_changes_nothing(secure: Rig, anna: P
         with pytest.raises(AccessError, match="calls nothing"):
             Counter().make_persistent(backend_id=c.backend(c.members[0].node))
     with secure.open(0) as c:
-        assert set(c.names()) == {"mine", "run/T"}
+        assert set(c.names()) == {"mine", "run/S", "run/T"}
         assert np.array_equal(c["run/T"][...], values)
-        c.remove("run/T")
-        c.remove("mine")
+        for name in ("run/S", "run/T", "mine"):
+            c.remove(name)
 
 
 def test_a_user_reads_no_part_that_no_name_has(secure: Rig, anna: Path) -> None:

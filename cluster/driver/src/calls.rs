@@ -88,6 +88,7 @@ impl Cluster {
             Ok(answer) if answer.status == 202 => Ok(Called::GoesOn),
             Ok(answer) if answer.headers.get("Engram-Call").is_some() => Ok(Called::Unknown),
             Ok(answer) if [421, 503].contains(&answer.status) => {
+                self.suspect_if_fenced(&holder, &answer);
                 Ok(Called::Unreached(refusal(&answer, &entry.identity.host).to_string()))
             }
             Ok(answer) => Err(refusal(&answer, &entry.identity.host)),

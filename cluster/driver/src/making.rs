@@ -23,7 +23,10 @@ impl Cluster {
     /// checksum is that of its bytes.
     pub fn make_part(&self, holder: &Holder, new: &NewPart, data: &[u8]) -> Result<u64> {
         let sum = checksum_of(data);
-        if let Some(local) = self.local_of(&holder.node) {
+        // What another maker has left there only the node server can judge.
+        if let Some(local) = self.local_of(&holder.node)
+            && local.parts.mark(&new.name)?.is_none()
+        {
             let mut sealed = new.clone();
             sealed.mark.checksum = Some(sum);
             local.parts.put(&sealed, data)?;
@@ -72,7 +75,8 @@ impl Cluster {
     }
 
     /// Asks a holder for something; what it refuses is told as it says it. Where it does not
-    /// answer, it is looked at, and struck if its lease has ended.
+    /// answer, or says that it is no member, it is looked at, and struck if its lease has ended:
+    /// one that is cut off from the coordinator cannot leave by itself.
     pub(crate) fn ask_holder(
         &self,
         holder: &Holder,
@@ -87,7 +91,10 @@ impl Cluster {
         let ask = Ask { deadline: self.deadline, most_bytes: ANSWER_MOST, ..Ask::default() };
         let address = &entry.identity.address;
         match self.wire.request(method, address, target, &Headers::default(), body, &ask) {
-            Ok(answer) if answer.status >= 400 => Err(refusal(&answer, &entry.identity.host)),
+            Ok(answer) if answer.status >= 400 => {
+                self.suspect_if_fenced(holder, &answer);
+                Err(refusal(&answer, &entry.identity.host))
+            }
             Ok(answer) => Ok(answer),
             Err(error) => {
                 if error.is_of_the_way() {
@@ -95,6 +102,13 @@ impl Cluster {
                 }
                 Err(error.into())
             }
+        }
+    }
+
+    /// Looks at a holder that answers that it is no member, and strikes it if its lease has ended.
+    pub(crate) fn suspect_if_fenced(&self, holder: &Holder, answer: &Answer) {
+        if matches!(answer.headers.get("Engram-Error"), Some("FencedError" | "NodeAwayError")) {
+            self.suspect(&holder.node, holder.member);
         }
     }
 }

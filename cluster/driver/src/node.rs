@@ -15,14 +15,15 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engram_base::error::Error as StoreError;
+use engram_base::error::{Error as StoreError, Result as StoreResult};
 use engram_base::mutex::lock;
 use engram_base::random;
 use engram_parts::table::Table;
-use engram_parts::{Parts, Trees};
+use engram_parts::{Mark, PartName, Parts, Trees};
 use engram_protocol::clock::Moment;
 use engram_protocol::coordinator::{Keys, LeaseId, Reply, Request, Row};
 use engram_protocol::holdings::{Duty, Held, Holdings};
+use engram_protocol::maker::ended_in;
 use engram_protocol::manifest::Manifest;
 use engram_protocol::map::{Identity, Map};
 use engram_protocol::membership::{Membership, News};
@@ -139,6 +140,8 @@ pub(crate) struct Shared {
     pub(crate) caller: Option<Arc<dyn Caller>>,
     pub(crate) coordinator: Arc<Coordinator>,
     membership: Mutex<Membership>,
+    /// Held from a look at whose a part is until it is freed.
+    frees: Mutex<()>,
 }
 
 impl Shared {
@@ -152,27 +155,75 @@ impl Shared {
         }
     }
 
-    /// Whether a name of the cluster has this now.
-    pub(crate) fn is_published(&self, path: &str, uuid: &str) -> Result<bool> {
-        let keys = vec![Keys::new(&self.cluster).name(path)];
-        let Reply::Rows { rows, .. } = self.coordinator.answer(&Request::Get { keys }) else {
+    /// Whether a name of the cluster has this part of this node now.
+    pub(crate) fn is_published(&self, path: &str, name: &PartName) -> Result<bool> {
+        let rows = self.rows(path, None)?;
+        Ok(self.is_named(&rows, name))
+    }
+
+    /// The row of a name, and that of a maker if one is given.
+    fn rows(&self, path: &str, maker: Option<LeaseId>) -> Result<Vec<Row>> {
+        let keys = Keys::new(&self.cluster);
+        let asked = [Some(keys.name(path)), maker.map(|maker| keys.maker(maker))];
+        let request = Request::Get { keys: asked.into_iter().flatten().collect() };
+        let Reply::Rows { rows, .. } = self.coordinator.answer(&request) else {
             return Err(Error::Coordinator(format!(
                 "{} does not answer whether {path:?} is published: try again later",
                 self.coordinator.told()
             )));
         };
-        let is_other = |row: &Row| Manifest::decode(&row.value).is_ok_and(|own| own.uuid != uuid);
-        Ok(!rows.iter().all(is_other))
+        Ok(rows)
+    }
+
+    /// Whether one of these rows is a manifest that names this part of this node; one that cannot
+    /// be read may.
+    fn is_named(&self, rows: &[Row], name: &PartName) -> bool {
+        let names = Keys::new(&self.cluster).name("");
+        let is_own = |row: &Row| match Manifest::decode(&row.value) {
+            Ok(own) if own.parts_uuid() != name.uuid => false,
+            Ok(own) => own.holders_of(name.part).iter().any(|holder| holder.node == self.node),
+            Err(_) => true,
+        };
+        rows.iter().any(|row| row.key.starts_with(&names) && is_own(row))
     }
 
     /// Refuses to give back what is published: only the name's removal or replacement frees it.
-    pub(crate) fn check_unpublished(&self, path: &str, uuid: &str) -> Result<()> {
-        if !self.is_published(path, uuid)? {
+    pub(crate) fn check_unpublished(&self, path: &str, name: &PartName) -> Result<()> {
+        if !self.is_published(path, name)? {
             return Ok(());
         }
         Err(Error::Access(format!(
             "{path:?} is published: what is of it is freed when the name is removed or replaced"
         )))
+    }
+
+    /// Frees a part that another is about to make anew, if its publication has ended, or its maker:
+    /// it can never be published. What may be published yet stays.
+    pub(crate) fn clear_of_dead(&self, name: &PartName) -> Result<()> {
+        let _alone = lock(&self.frees);
+        let Some(mark) = self.parts.mark(name)? else { return Ok(()) };
+        let rows = self.rows(&mark.path, Some(mark.maker))?;
+        let key = Keys::new(&self.cluster).maker(mark.maker);
+        let maker = rows.iter().find(|row| row.key == key);
+        let may_be = maker.is_some_and(|row| mark.begun >= ended_in(row));
+        if !may_be && !self.is_named(&rows, name) {
+            self.parts.free(name)?;
+        }
+        Ok(())
+    }
+
+    /// Frees what has been judged to be free, unless another maker has made it anew since.
+    pub(crate) fn free(&self, held: Held) -> StoreResult<()> {
+        let _alone = lock(&self.frees);
+        let name = PartName { uuid: held.uuid, part: held.part };
+        let is_other = |mark: Mark| (mark.maker, mark.begun) != (held.maker, held.begun);
+        if self.parts.mark(&name)?.is_some_and(is_other) {
+            return Ok(());
+        }
+        if name.part == 0 && self.trees.free(&name.uuid)? {
+            return Ok(());
+        }
+        self.parts.free(&name)
     }
 
     /// Which member the node is.
@@ -411,6 +462,7 @@ impl Steward {
             caller: self.options.caller.clone(),
             coordinator: Arc::clone(&self.coordinator),
             membership: Mutex::new(nobody),
+            frees: Mutex::default(),
         });
         let server = bind(host, file.port, tls.as_ref(), &shared)?;
         file.port = server.address().port();

@@ -15,6 +15,9 @@
 //! What is answered of subtrees stands in `tree_routes`, and of calls in `calls`. A user, whose
 //! certificate says so, reads parts that are published, and changes nothing.
 //!
+//! A part that is there already is made anew by another maker where the first can never publish
+//! it.
+//!
 //! A member says nothing once its lease may have ended: that is looked at when a request begins,
 //! and again before its last byte. A request that names a member is for that member alone: another
 //! life of the node answers 421.
@@ -161,16 +164,17 @@ impl Routes {
     }
 
     /// Refuses a user what no name of the cluster has.
-    fn check_shown(&self, request: &Request, uuid: &str, bytes: &Looked) -> Result<()> {
+    fn check_shown(&self, request: &Request, name: &PartName, bytes: &Looked) -> Result<()> {
         let Some(Who::User(uid)) = request.peer.as_ref().map(|peer| &peer.who) else {
             return Ok(());
         };
         let mark: Option<Mark> = serde_json::from_slice(bytes.mark()).ok();
         if let Some(mark) = mark
-            && self.shared.is_published(&mark.path, uuid)?
+            && self.shared.is_published(&mark.path, name)?
         {
             return Ok(());
         }
+        let PartName { uuid, .. } = name;
         Err(Error::Access(format!("{uuid} is not published, and the certificate is of user {uid}")))
     }
 
@@ -182,7 +186,7 @@ impl Routes {
                 "part {part} of {uuid} is not here: it was replaced or removed; look it up again"
             )));
         };
-        self.check_shown(request, uuid, &bytes)?;
+        self.check_shown(request, &name, &bytes)?;
         let content = match bytes.source() {
             Some((file, offset)) => Content::File(FileRange {
                 file: Arc::new(OwnedFd::from(file)),
@@ -258,6 +262,7 @@ impl Routes {
         let broken =
             |error: std::io::Error| Error::NodeAway(format!("the body broke off: {error}"));
         let nbytes = new.nbytes()? as usize;
+        self.shared.clear_of_dead(&new.name)?;
         let mut writer = self.shared.parts.begin(new)?;
         let mut sum = RunningChecksum::new();
         let mut piece = vec![0; PIECE.min(nbytes)];
@@ -299,7 +304,7 @@ impl Routes {
         let Some(mark) = mark.filter(|mark| mark.maker == maker) else {
             return Err(Error::Access(format!("part {part} of {uuid} is another maker's")));
         };
-        self.shared.check_unpublished(&mark.path, uuid)?;
+        self.shared.check_unpublished(&mark.path, &name)?;
         // It may stand for a subtree, which goes with it.
         if part != 0 || !self.shared.trees.free(uuid)? {
             self.shared.parts.free(&name)?;

@@ -158,7 +158,7 @@ impl Routes {
                 let sign = engram_parts::PartName { uuid: uuid.to_owned(), part: 0 };
                 match self.shared().parts.mark(&sign)? {
                     Some(mark) if mark.maker == maker => {
-                        self.shared().check_unpublished(&mark.path, uuid)?;
+                        self.shared().check_unpublished(&mark.path, &sign)?;
                         trees.free(uuid)?;
                         Ok(Response::new(204, ""))
                     }

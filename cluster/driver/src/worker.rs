@@ -123,7 +123,7 @@ fn work(shared: &Shared, inbox: &Receiver<Job>, is_over: &AtomicBool, tell: &dyn
         let next = if checks.is_empty() { inbox.recv().ok() } else { inbox.try_recv().ok() };
         let done = match next {
             Some(Job::List(member)) => Done::Listed(member, list(shared)),
-            Some(Job::Free(held)) => Done::Freed(free(shared, held)),
+            Some(Job::Free(held)) => Done::Freed(shared.free(held)),
             Some(Job::Check(held)) => {
                 checks.push_back(held);
                 continue;
@@ -152,13 +152,6 @@ fn list(shared: &Shared) -> StoreResult<Vec<Held>> {
         Held { path, uuid, part, maker, begun, checksum }
     };
     Ok(shared.parts.all()?.into_iter().map(held).collect())
-}
-
-fn free(shared: &Shared, held: Held) -> StoreResult<()> {
-    if held.part == 0 && shared.trees.free(&held.uuid)? {
-        return Ok(());
-    }
-    shared.parts.free(&PartName { uuid: held.uuid, part: held.part })
 }
 
 #[cfg(test)]

@@ -17,6 +17,10 @@
 //!   of that maker can take effect any more, since it would compare that row. The part is free.
 //! - No manifest names it, and the maker is there: it may be published yet.
 //!
+//! A copy of a part bears the part's name, whoever makes it: so another maker may want to make one
+//! that is here already. Where the first can never be published, it gives way at once. Hence what
+//! was judged to be free is looked at once more before it goes: it may be another maker's by then.
+//!
 //! A sealed part is entered only after its bytes were summed up and found to be those that were
 //! written ([`Duty::Check`]): that takes as long as it takes, and all else goes on meanwhile. The
 //! parts of a name are entered together when all are checked, or those that are, at the next look.

@@ -3,7 +3,8 @@
 //! *Protocol* (C2). Anybody who finds a member silent may strike it, and does so by one transaction
 //! that compares: the member's row, which goes with its lease, is absent. Since a member falls
 //! silent before its lease can have ended ([`crate::lease`]), nobody is answered by a member that
-//! was struck.
+//! was struck. One that answers that it is no member for the moment is silent, too: cut off from
+//! the coordinator it cannot leave by itself.
 //!
 //! A node that does not come back is given up so, too: what it alone held is lost then, and readers
 //! no longer wait for it.

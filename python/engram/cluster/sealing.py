@@ -2,12 +2,15 @@
 
 The sealed manifest is a publication of its own, and its parts are those that are there. So it has a
 uuid of its own, and names the one by which its parts are asked for. Copies are made now: what has
-some is never written again.
+some is never written again. A copy that is there already was left by a maker that died, or is of
+one that seals the array, too. Its node knows which, and takes another when the first can never be
+published: that is waited for.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +20,13 @@ from engram.cluster import values
 from engram.cluster.boxes import Box, decoded, raw_of
 from engram.cluster.making import Holder, Made, Making, Places, give_back
 from engram.cluster.natives import native
-from engram.errors import BusyError, CoordinatorError, NotFoundError
+from engram.errors import BusyError, ConflictError, CoordinatorError, ExistsError, NotFoundError
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
 
 _AT_ONCE = 8
+_AGAIN_S = 0.1
 
 
 def seal(cluster: Cluster, path: str) -> None:
@@ -33,7 +37,7 @@ def seal(cluster: Cluster, path: str) -> None:
     NotFoundError
         If there is none of this name.
     BusyError
-        If a process has memory of it for writing.
+        If a process has memory of it for writing, or goes on to seal it.
     ConflictError
         If somebody else replaces it meanwhile.
 
@@ -88,14 +92,42 @@ def _copy(
         more = [holder for holder in places.beside(own[0]) if holder not in own]
         block = np.empty(box.counts, dtype)
         cluster._load(making.path, manifest["shape"], box, raw_of(block))
-        copies.append(Made(number, box, more, None))
+        made: list[Holder] = []
+        copies.append(Made(number, box, made, None))
         new = making.part(number, box, dtype)
         for holder in more:
-            if cluster._native.make_part(holder, new, raw_of(block)) != sums[number]:
+            total = _made(cluster, making, holder, new, block)
+            made.append(holder)
+            if total != sums[number]:
                 raise BusyError(
                     f"part {number} of {making.path!r} was written while it was published: have "
                     "its writers end, and publish it again"
                 )
+
+
+def _made(
+    cluster: Cluster,
+    making: Making,
+    holder: Holder,
+    new: native.NewPart,
+    block: np.ndarray[Any, Any],
+) -> int:
+    """Make a copy at a holder; where another has made it, once that one cannot publish it."""
+    until = time.monotonic() + cluster.deadline
+    while True:
+        try:
+            return cluster._native.make_part(holder, new, raw_of(block))
+        except ExistsError:
+            path = making.path
+            found = cluster._native.look_up(path)
+            if found is None or json.loads(found[0])["uuid"] != making.uuid:
+                raise ConflictError(f"{path!r} was published or replaced meanwhile") from None
+            if time.monotonic() > until:
+                raise BusyError(
+                    f"another process publishes {path!r}, or has died while it did: try again "
+                    "when its lease has ended"
+                ) from None
+            time.sleep(_AGAIN_S)
 
 
 def _sealed(

@@ -6,6 +6,7 @@ asked. On that node itself all is as in a pool: handles are those of the pool, m
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -15,7 +16,13 @@ import numpy as np
 from engram import _engram
 from engram.cluster.far import FarArray, FarAttributes, FarBlob
 from engram.cluster.natives import native
-from engram.errors import ArgumentError, ConflictError, NodeAwayError, NotFoundError
+from engram.errors import (
+    ArgumentError,
+    ConflictError,
+    CoordinatorError,
+    NodeAwayError,
+    NotFoundError,
+)
 from engram.group import Group
 from engram.handle import makers
 
@@ -338,41 +345,48 @@ def create(
     if isinstance(found, ClusterGroup) and found.path == path and exist_ok:
         return found
     cluster._check_free(path, found)
+    head = _engram.packed_attrs(attrs) if attrs else None
     draft = cluster._native.draft([path])
     holders = _holders(cluster, spread, node)
-    content: dict[str, Any] = {"kind": spread}
-    if spread == "hash":
-        content["weights"] = [weight for _, _, weight in holders]
-    manifest = cluster._manifest_text(
-        draft, [(node, member) for node, member, _ in holders], content
-    )
+    manifest = _manifest_of(cluster, draft, spread, holders)
     tree = native.Tree(cluster._native, path, manifest)
-    places = range(len(holders))
+    is_asked = False
     try:
-        for place in places:
+        for place in range(len(holders)):
             tree.prepare(place, draft.maker, draft.begun)
+        if head is not None:
+            # Before it has its name: whoever finds the group finds it with its attributes.
+            tree.set_attrs("", head)
+        is_asked = True
         cluster._native.publish(draft, [manifest])
-    except ConflictError:
+    except BaseException as error:
+        if is_asked and isinstance(error, CoordinatorError):
+            raise  # it may have taken effect, or do so yet
         _give_back(tree, draft.maker)
-        again = cluster._find(path)
+        again = cluster._find(path) if isinstance(error, ConflictError) else None
         if exist_ok and isinstance(again, ClusterGroup) and again.path == path:
             return again
         raise
-    for place in places:
+    for place in range(len(holders)):
         tree.settle(place)
-    made = ClusterGroup(cluster, path, manifest)
-    if attrs:
-        head = _engram.packed_attrs(attrs)
-        made.asked(lambda own: own.set_attrs("", head))
-    return made
+    return ClusterGroup(cluster, path, manifest)
+
+
+def _manifest_of(
+    cluster: Cluster, draft: native.Draft, spread: str, holders: Sequence[tuple[str, int, float]]
+) -> str:
+    content: dict[str, Any] = {"kind": spread}
+    if spread == "hash":
+        content["weights"] = [weight for _, _, weight in holders]
+    who = [(node, member) for node, member, _ in holders]
+    return cluster._manifest_text(draft, who, content)
 
 
 def _give_back(tree: Any, maker: int) -> None:
+    """Give a group back that is not published; a node that cannot be asked frees it later."""
     for place in range(len(tree.nodes)):
-        try:
+        with contextlib.suppress(Exception):
             tree.give_back(place, maker)
-        except NodeAwayError:
-            continue  # it frees them when the maker has gone
 
 
 def _holders(cluster: Cluster, spread: str, node: str | None) -> list[tuple[str, int, float]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import signal
 import sys
 import threading
 import time
@@ -109,8 +110,11 @@ class Watch:
 class Campaign:
     """The hosts and all that runs on them; a seed decides what happens, and when."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self, seed: int, *, users: Sequence[str] = tuple(USERS), ttl: float = TTL_S
+    ) -> None:
         self.seed = seed
+        self.names, self.ttl = list(users), ttl
         self.draw = random.Random(seed)  # noqa: S311 - a seed decides
         self.rig = Hosts(2 * NODES, shm=MEMORY)
         self.nodes: list[Host] = self.rig[:NODES]
@@ -121,7 +125,7 @@ class Campaign:
         self._begun = 0
         self._more: list[Process] = []
         self._groups = 0
-        self._logs: dict[str, list[Path]] = {name: [] for name in USERS}
+        self._logs: dict[str, list[Path]] = {name: [] for name in self.names}
 
     def __enter__(self) -> Self:
         self.rig.__enter__()
@@ -132,7 +136,7 @@ class Campaign:
                 self.servers[host.name] = [self._serve(host), self._serve(host)]
             for host in self.nodes:
                 wait_for(f"{host.name} served", partial(self.serving, host), PATIENCE_S)
-            for name in USERS:
+            for name in self.names:
                 self.start(name)
             self.settle("beginning", 0.0)
         except BaseException:
@@ -166,7 +170,7 @@ class Campaign:
             "size": POOL_SIZE,
             "address": host.address,
             "etcd": [url.removeprefix("http://") for url in self.store.endpoints],
-            "ttl": TTL_S,
+            "ttl": self.ttl,
             **more,
         }
         if name in self._logs:
@@ -271,7 +275,7 @@ class Campaign:
                 return entry.get("state") == "serving" and bool(entry["entered"])
 
             wait_for(f"{host.name} serves after {what}", serves, PATIENCE_S)
-        for name in USERS:
+        for name in self.names:
             does = {"write": ["put"], "read": ["read"], "keep": ["put", "read"], "ask": ["query"]}
             self.wait_until_done(name, does[name.partition("-")[0]], since)
 
@@ -294,6 +298,8 @@ class Campaign:
     def check(self) -> None:
         """End the users, look at what is left, and judge what they have seen."""
         for process in self.users.values():
+            process.signal(signal.SIGTERM)
+        for process in self.users.values():
             process.end(2 * work.DEADLINE_S)
         found = self._last_look()
         records = [record for name in self._logs for record in self.records(name)]
@@ -310,9 +316,12 @@ class Campaign:
         self._logs["last"] = []
         last = self._run(host, "last", "last")
         found = [] if last.wait() == 0 else [f"the last look: {last.said()}"]
+        servers = [process for host in self.nodes for process in self.servers[host.name]]
+        for process in servers:
+            process.signal(signal.SIGTERM)
+        for process in servers:
+            process.end()
         for host in self.nodes:
-            for process in self.servers[host.name]:
-                process.end()
             command = [sys.executable, "-c", VERIFY, POOL]
             problems = json.loads(host.run(command).splitlines()[-1])
             found += [f"{host.name}: {problem}" for problem in problems]

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cluster.claims import wait_for
-from cluster.faults.campaign import NODES, PATIENCE_S, TTL_S
+from cluster.faults.campaign import NODES, PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,12 +47,15 @@ def _server(campaign: Campaign, host: Host) -> Process:
 
 
 def server_killed(campaign: Campaign) -> None:
-    """End the process that serves a node: another of the host takes over, as the same member."""
+    """End the process that serves a node: another of the host takes over, as the same member.
+
+    Where a busy machine takes longer for that than the lease runs, it is another member.
+    """
     host = _any_host(campaign)
     member = campaign.entry(host)["member"]
     _server(campaign, host).kill()
     wait_for(f"{host.name} served again", lambda: campaign.serving(host), PATIENCE_S)
-    assert campaign.entry(host)["member"] == member
+    assert campaign.entry(host)["member"] == member or f"{member:x}" in campaign.watch.gone
 
 
 def node_killed(campaign: Campaign) -> None:
@@ -109,7 +112,7 @@ def one_way(campaign: Campaign) -> None:
     """Lose all that one host sends to another, and nothing else."""
     source, target = campaign.draw.sample(campaign.nodes, 2)
     campaign.rig.block(source, target)
-    campaign.let_pass(TTL_S)
+    campaign.let_pass(campaign.ttl)
 
 
 def peers_away(campaign: Campaign) -> None:
@@ -117,7 +120,7 @@ def peers_away(campaign: Campaign) -> None:
     host = _any_host(campaign)
     member = campaign.entry(host)["member"]
     campaign.rig.split([host], [each for each in campaign.nodes if each is not host])
-    campaign.let_pass(1.5 * TTL_S)
+    campaign.let_pass(1.5 * campaign.ttl)
     assert campaign.entry(host)["member"] == member
 
 
@@ -132,7 +135,7 @@ def stopped_shortly(campaign: Campaign) -> None:
     """Stop the process that serves a node for half of its lease."""
     process = _server(campaign, _any_host(campaign))
     process.stop()
-    campaign.let_pass(TTL_S / 2)
+    campaign.let_pass(campaign.ttl / 2)
     process.cont()
 
 
@@ -141,7 +144,7 @@ def stopped_for_long(campaign: Campaign) -> None:
     host = _any_host(campaign)
     process = _server(campaign, host)
     process.stop()
-    campaign.let_pass(2 * TTL_S)
+    campaign.let_pass(2 * campaign.ttl)
     campaign.wait_until_struck(host)
     process.cont()
 
@@ -150,7 +153,7 @@ def host_stopped(campaign: Campaign) -> None:
     """Stop all processes of a host for two leases, as when a virtual machine is suspended."""
     host = _any_host(campaign)
     host.pause()
-    campaign.let_pass(2 * TTL_S)
+    campaign.let_pass(2 * campaign.ttl)
     campaign.wait_until_struck(host)
     host.resume()
 
@@ -159,7 +162,7 @@ def slow_wire(campaign: Campaign) -> None:
     """Have the wire of a host carry 1 Mbit/s for a lease, and until all have got on."""
     host = _any_host(campaign)
     host.slow("1mbit")
-    campaign.let_pass(TTL_S)
+    campaign.let_pass(campaign.ttl)
     _all_get_on(campaign)
     host.slow_no_more()
 
@@ -196,8 +199,9 @@ def _all_get_on(campaign: Campaign) -> None:
     since = time.monotonic()
     for name in campaign.users:
         campaign.wait_until_done(name, [], since)
-    for name in ("write-1", "write-2"):
-        campaign.wait_until_done(name, ["put"], since)
+    for name in campaign.users:
+        if name.startswith("write"):
+            campaign.wait_until_done(name, ["put"], since)
 
 
 ALL: tuple[Callable[[Campaign], None], ...] = (
