@@ -288,6 +288,7 @@ def test_what_a_maker_publishes_that_dies_is_there_as_a_whole_or_not_at_all(
             step += 1
         elif maker.code == 0:
             break
+    assert maker.code == 0
     assert step >= LEAST[work]
     assert "publish" in maker.steps
     check_all_is_whole(makers, user)
@@ -324,6 +325,7 @@ def test_an_object_whose_mover_dies_is_at_one_place(members: Makers, how: str) -
             step += 1
         elif maker.code == 0:
             break
+    assert maker.code == 0
     assert "call" in maker.steps
     check_all_is_whole(members, user)
 
