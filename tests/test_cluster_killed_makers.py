@@ -12,7 +12,6 @@ import sys
 import threading
 import urllib.request
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +22,13 @@ import engram
 from cluster import doomed
 from cluster.gateway import Gateway
 from cluster.rig import rigged, wait_for
-from engram.cluster import ClusterArray
+from engram.cluster import Cluster, ClusterArray
 from engram.cluster.natives import native
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cluster.rig import Rig
-    from engram.cluster import Cluster
 
 HOSTS = ("h0", "h1", "h2") if os.geteuid() == 0 else ("", "", "")
 """The nodes are on hosts of these names, which root alone can make."""
@@ -46,7 +44,7 @@ class Makers:
     """What forks makers, on the first node's host; one works at a time."""
 
     def __init__(self, rig: Rig, last: ExitStack) -> None:
-        self.rig = rig
+        self.rig, self._last = rig, last
         given = {
             "cluster": "job",
             "etcd": rig.etcd,
@@ -81,6 +79,15 @@ class Makers:
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
+
+    def user(self) -> Cluster:
+        """Open the cluster as one who waits for an answer of etcd as long as it takes."""
+        tls = None if self.rig.tls == "none" else Path(self.rig.tls)
+        user = Cluster(
+            "job", self.rig.etcd, pool=None, deadline=PATIENCE_S, ttl=PATIENCE_S, tls=tls
+        )
+        self._last.callback(user.close)
+        return user
 
     def begin(
         self, work: str, name: str, number: int, step: int | None, how: str, **more: Any
@@ -135,8 +142,9 @@ class Maker:
     @property
     def was_killed(self) -> bool:
         """Whether it died; it has failed in no other way."""
-        assert self.code in {0, -signal.SIGKILL}, f"it failed, after the steps {self.steps}"
-        return self.code != 0
+        whole = {0, doomed.GAVE_UP, -signal.SIGKILL}
+        assert self.code in whole, f"it failed, after the steps {self.steps}"
+        return self.code == -signal.SIGKILL
 
 
 @contextmanager
@@ -248,7 +256,7 @@ BEFORE = {"put": ("a",), "batch": ("b", "old")}
 """What there is at every other step before a work is begun."""
 AFTER = {"batch": ("a", "b"), "group": ("g",)}
 """Of works after which there is something else than "a"."""
-LEAST = {"put": 8, "seal": 15, "batch": 12, "group": 15}
+LEAST = {"put": 8, "seal": 15, "batch": 12, "group": 13}
 """How many steps there are at least."""
 
 
@@ -257,11 +265,12 @@ LEAST = {"put": 8, "seal": 15, "batch": 12, "group": 15}
 def test_what_a_maker_publishes_that_dies_is_there_as_a_whole_or_not_at_all(
     makers: Makers, work: str, how: str
 ) -> None:
-    user = makers.rig.open()
+    user = makers.user()
     last: dict[str, dict[str, int]] = {}
-    for step in count():
-        name = f"{work}-{how}/{step}"
-        before = dict.fromkeys(BEFORE.get(work, ()) if step % 2 else (), 0)
+    step = 0
+    for tried in range(100):
+        name = f"{work}-{how}/{tried}"
+        before = dict.fromkeys(BEFORE.get(work, ()) if tried % 2 else (), 0)
         for member in before:
             user.put(f"{name}/{member}", doomed.full(0), attrs={"v": 0})
         maker = makers.begin(work, name, 1, step, how)
@@ -274,9 +283,12 @@ def test_what_a_maker_publishes_that_dies_is_there_as_a_whole_or_not_at_all(
         assert set(last[name]) == set(may_be[1])
         if work in {"put", "batch"}:
             assert set(last[name].values()) == {2}
-        if not maker.was_killed:
+        if maker.was_killed:
+            assert len(maker.steps) == step + 1 or work == "seal"  # whose steps are of threads
+            step += 1
+        elif maker.code == 0:
             break
-        assert len(maker.steps) == step + 1 or work == "seal"  # whose steps are of threads
+    assert maker.code == 0
     assert step >= LEAST[work]
     assert "publish" in maker.steps
     check_all_is_whole(makers, user)
@@ -294,22 +306,26 @@ def at_once(user: Cluster, work: str, name: str, number: int) -> None:
 
 @pytest.mark.parametrize("how", ["before", "amid"])
 def test_an_object_whose_mover_dies_is_at_one_place(members: Makers, how: str) -> None:
-    user = members.rig.open()
+    user = members.user()
     told = native.node_of(members.rig.folder / "node0")
     assert told is not None
     home = next(each for each in user.members if each.node == told[1])
-    for step in count():
-        name = f"move-{how}-{step}"
-        doomed.Thing(step, doomed.full(step)).make_persistent(name, backend_id=home)
-        maker = members.begin("move", name, step, step, how)
+    step = 0
+    for tried in range(100):
+        name = f"move-{how}-{tried}"
+        doomed.Thing(tried, doomed.full(tried)).make_persistent(name, backend_id=home)
+        maker = members.begin("move", name, tried, step, how)
         while not maker.has_ended():
             thing = doomed.Thing.get_by_alias(name, pool=user)
-            assert (of_one(thing.data), thing.number) == (step, step)
-        at_once(user, "move", name, step)
+            assert (of_one(thing.data), thing.number) == (tried, tried)
+        at_once(user, "move", name, tried)
         thing = doomed.Thing.get_by_alias(name, pool=user)
-        assert (of_one(thing.data), thing.number) == (step, step)
-        if not maker.was_killed:
+        assert (of_one(thing.data), thing.number) == (tried, tried)
+        if maker.was_killed:
+            step += 1
+        elif maker.code == 0:
             break
+    assert maker.code == 0
     assert "call" in maker.steps
     check_all_is_whole(members, user)
 
@@ -318,7 +334,7 @@ def test_an_object_whose_mover_dies_is_at_one_place(members: Makers, how: str) -
 
 
 def test_a_transaction_that_outlives_its_maker_takes_effect_as_a_whole(makers: Makers) -> None:
-    user = makers.rig.open()
+    user = makers.user()
     others = leases(makers)
     with Gateway(makers.rig.etcd[0], "job", "way/a/a") as gateway:
         maker = makers.begin("put", "way/a", 1, None, "", etcd=[gateway.address])
@@ -334,7 +350,7 @@ def test_a_transaction_that_outlives_its_maker_takes_effect_as_a_whole(makers: M
 
 
 def test_a_transaction_that_is_late_changes_nothing_of_the_next_makers(makers: Makers) -> None:
-    user = makers.rig.open()
+    user = makers.user()
     with Gateway(makers.rig.etcd[0], "job", "way/b/a") as gateway:
         maker = makers.begin("put", "way/b", 1, None, "", etcd=[gateway.address])
         gateway.wait_until_it_came()
@@ -347,7 +363,7 @@ def test_a_transaction_that_is_late_changes_nothing_of_the_next_makers(makers: M
 
 
 def test_a_transaction_whose_parts_are_free_by_then_takes_no_effect(makers: Makers) -> None:
-    user = makers.rig.open()
+    user = makers.user()
     with Gateway(makers.rig.etcd[0], "job", "way/c/a") as gateway:
         maker = makers.begin("put", "way/c", 1, None, "", etcd=[gateway.address])
         gateway.wait_until_it_came()

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 SHAPE = (48, 1024)
 PARTS = (2, 1)
+GAVE_UP = 2
+"""How a maker ends to whom etcd or a node does not answer in time, on a busy machine."""
 NEW_NAMESPACE = 0x04000000
 """Of host names."""
 
@@ -181,6 +183,8 @@ def work(given: dict[str, Any]) -> NoReturn:
         WORKS[given["work"]](cluster, given["name"], given["number"], given["replicas"])
         cluster.close()
         code = 0
+    except engram.BusyError:
+        code = GAVE_UP
     except BaseException:  # noqa: BLE001 - the fork ends here, whatever it is
         traceback.print_exc()
         sys.stderr.flush()
