@@ -28,6 +28,9 @@ use crate::error::{Error, Result};
 use crate::node::{NodeFile, Place};
 use crate::session::{Beginning, Session};
 
+/// Between two looks at what passes.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// How a cluster is opened.
 #[derive(Clone)]
 pub struct ClusterOptions {
@@ -156,6 +159,19 @@ impl Cluster {
         })
     }
 
+    /// The holder that this host's node is now, by a map that is read anew. While the node is
+    /// between two members it is waited for, until the deadline.
+    pub(crate) fn own_holder_now(&self) -> Result<Holder> {
+        let until = now() + self.deadline;
+        loop {
+            self.read_map()?;
+            match self.own_holder() {
+                Err(Error::Fenced(_)) if now() < until => std::thread::sleep(LOOK_EVERY),
+                found => return found,
+            }
+        }
+    }
+
     /// The pool of this host, if it is this node's, and no copy of it.
     pub(crate) fn local_of(&self, node: &str) -> Option<&Local> {
         let local = self.local.as_ref().filter(|local| local.node == node)?;
@@ -221,6 +237,20 @@ impl Cluster {
         keys.iter().zip(paths).map(found).collect()
     }
 
+    /// The manifests of several names; the coordinator is asked again until the deadline.
+    pub(crate) fn look_up_within(
+        &self,
+        paths: &[&str],
+    ) -> Result<Vec<Option<(Manifest, Revision)>>> {
+        let until = now() + self.deadline;
+        loop {
+            match self.look_up_all(paths) {
+                Err(Error::Coordinator(_)) if now() < until => std::thread::sleep(LOOK_EVERY),
+                found => return found,
+            }
+        }
+    }
+
     /// All names that begin so, with their manifests.
     pub fn list(&self, prefix: &str) -> Result<Vec<(String, Manifest)>> {
         let (root, start) = (self.keys.name(""), self.keys.name(prefix));
@@ -245,6 +275,11 @@ impl Cluster {
         let own = Arc::new(Session::start(&self.coordinator, &self.keys, self.ttl)?);
         *maker = Some(Arc::clone(&own));
         Ok(own)
+    }
+
+    /// Who this process is as a maker.
+    pub(crate) fn maker(&self) -> Result<LeaseId> {
+        self.session()?.id(self.deadline)
     }
 
     /// Begins a publication to which others add: who makes it, and what is held until its end.

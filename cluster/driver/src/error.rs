@@ -52,6 +52,26 @@ impl Error {
         }
     }
 
+    /// The same error, whose message begins with more.
+    pub(crate) fn preceded_by(mut self, more: &str) -> Error {
+        match &mut self {
+            Error::NodeAway(text)
+            | Error::PartsLost(text)
+            | Error::Fenced(text)
+            | Error::Coordinator(text)
+            | Error::Conflict(text)
+            | Error::NotFound(text)
+            | Error::Argument(text)
+            | Error::Unsupported(text)
+            | Error::Access(text)
+            | Error::Corrupt(text) => text.insert_str(0, more),
+            Error::Store(error) => {
+                self = Error::Store(StoreError::new(error.kind(), format!("{more}{error}")));
+            }
+        }
+        self
+    }
+
     /// The name of the Python exception that it is.
     pub fn class_name(&self) -> &'static str {
         match self {

@@ -10,14 +10,14 @@ use engram_base::slab::Slab;
 use engram_parts::{Looked, PartName, dtype};
 use engram_protocol::clock::Moment;
 use engram_protocol::coordinator::Revision;
-use engram_protocol::manifest::{Boxes, Manifest, Part};
-use engram_protocol::map::Map;
+use engram_protocol::manifest::{Boxes, Holder, Manifest, Part};
+use engram_protocol::map::{Map, Standing};
 use engram_protocol::read::{Failure, Fetch, Fetched, Read, Step, Wanted};
 use engram_protocol::{Action, Rules};
 use engram_wire::{Error as WireError, Pull};
 
 use crate::clock::now;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, LOOK_EVERY};
 use crate::error::{Error, Result};
 
 /// Parts that are fetched at once.
@@ -61,14 +61,40 @@ impl Cluster {
 
     /// Reads parts of a name, each given to the sink as it comes. Where the name is replaced
     /// meanwhile, it begins anew with other parts, of another manifest.
+    ///
+    /// A node that is back, and has yet to enter its parts, is waited for until the deadline.
     pub fn read(
         &self,
         path: &str,
         wanted: Wanted,
         sink: &mut dyn Sink,
     ) -> Result<(Manifest, Revision)> {
-        let own = self.own_node().map(str::to_owned);
         let deadline = now() + self.deadline;
+        loop {
+            let (map, why) = match self.read_once(path, wanted.clone(), sink, deadline)? {
+                Ok(found) => return Ok(found),
+                Err(failed) => failed,
+            };
+            let is_back = |holder: &Holder| {
+                matches!(map.standing(holder, Rules::ALL), Standing::Returning(_))
+            };
+            let waits = matches!(&why, Failure::Away(who) if who.iter().all(is_back));
+            if !waits || now() >= deadline {
+                return Err(self.failure(path, &map, why));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Reads by the map as it is: what was read, or why it cannot be, with the map by then.
+    fn read_once(
+        &self,
+        path: &str,
+        wanted: Wanted,
+        sink: &mut dyn Sink,
+        deadline: Moment,
+    ) -> Result<std::result::Result<(Manifest, Revision), (Map, Failure)>> {
+        let own = self.own_node().map(str::to_owned);
         let mut machine =
             Read::new(&self.keys, path, wanted, own, self.map(), deadline, Rules::ALL);
         let mut left: VecDeque<Action<Step>> = machine.start(now()).into();
@@ -109,7 +135,7 @@ impl Cluster {
         };
         let map = machine.into_map();
         self.learn(&map);
-        end.map_err(|why| self.failure(path, &map, why))
+        Ok(end.map_err(|why| (map, why)))
     }
 
     /// Fetches parts, several at once, and has them taken.

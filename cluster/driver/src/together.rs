@@ -12,7 +12,7 @@
 //! given back by the process that made them; where that one is gone, by their holder, once the
 //! publisher's lease has ended.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use engram_base::dtype::DType;
@@ -22,7 +22,7 @@ use engram_parts::pool::BoxOf;
 use engram_parts::{Mark, NewPart, PartName, Parts, checksum_of, dtype};
 use engram_protocol::coordinator::LeaseId;
 use engram_protocol::manifest::{BYTES_MOST, Boxes, Content, Holder, Manifest, PARTS_MOST, Part};
-use engram_protocol::publish::NAMES_MOST;
+use engram_protocol::publish::{NAMES_MOST, Proposal};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
@@ -127,6 +127,8 @@ struct Making {
     is_whole: bool,
     attrs: serde_json::Map<String, serde_json::Value>,
     stored: Vec<Stored>,
+    /// The number of its next part.
+    next: u32,
 }
 
 /// How far a process is.
@@ -164,6 +166,10 @@ pub struct Together {
     beginning: Mutex<Option<Arc<Beginning>>>,
     /// Which of the processes this one is.
     place: u32,
+    /// The process that stores: a child that was forked from it has no share.
+    process: u32,
+    /// The uuids of the manifests that the plan replaces, by their names.
+    former: Mutex<HashMap<String, Option<String>>>,
     made: Mutex<Made>,
 }
 
@@ -195,7 +201,8 @@ impl Together {
     ) -> Together {
         let made = Made { stage: Stage::Stores, arrays: BTreeMap::new() };
         let (cluster, beginning) = (Arc::clone(cluster), Mutex::new(beginning));
-        Together { cluster, token, beginning, place, made: Mutex::new(made) }
+        let (process, former) = (std::process::id(), Mutex::default());
+        Together { cluster, token, beginning, place, process, former, made: Mutex::new(made) }
     }
 
     fn parts(&self) -> Result<&Parts> {
@@ -206,7 +213,17 @@ impl Together {
         })
     }
 
+    fn is_own(&self) -> bool {
+        self.process == std::process::id()
+    }
+
     fn storing(&self) -> Result<MutexGuard<'_, Made>> {
+        if !self.is_own() {
+            return Err(Error::Argument(
+                "this share is of the process from which this one was forked: open the cluster anew"
+                    .to_owned(),
+            ));
+        }
         let made = lock(&self.made);
         if made.stage == Stage::Stores {
             return Ok(made);
@@ -255,15 +272,16 @@ impl Together {
         data: &[u8],
     ) -> Result<()> {
         check_nbytes(path, dtype, counts, data)?;
-        if counts.contains(&0) {
-            let mut made = self.storing()?;
-            return making_of(&mut made, path, dtype).map(drop);
-        }
         let shape = Shape { offsets: offsets.to_vec(), counts: counts.to_vec() };
         let number = {
             let mut made = self.storing()?;
+            // A store that is refused leaves nothing that would have to be published.
+            let known = made.arrays.get(path).and_then(|making| making.shape.as_deref());
+            check_within(path, known, &shape)?;
             let making = making_of(&mut made, path, dtype)?;
-            check_within(path, making.shape.as_deref(), &shape)?;
+            if counts.contains(&0) {
+                return Ok(());
+            }
             if let Some(at) = making.place_for(path, &shape)? {
                 let (number, begins) = (at.number, at.shape.offsets.clone());
                 drop(made);
@@ -287,6 +305,16 @@ impl Together {
     /// Stores an array as a whole, a single value, too: in place of what this process has stored of
     /// it. Of several processes that do so, the first one's counts.
     pub fn put(&self, path: &str, dtype: &DType, shape: &[u64], data: &[u8]) -> Result<()> {
+        check_nbytes(path, dtype, shape, data)?;
+        let is_like = |own: &Making| own.dtype == *dtype && own.shape.as_deref() == Some(shape);
+        let replaces = self
+            .storing()?
+            .arrays
+            .get(path)
+            .is_some_and(|own| !is_like(own) || !own.is_whole && !own.stored.is_empty());
+        if replaces {
+            self.drop_array(path)?;
+        }
         self.array(path, dtype, shape)?;
         self.store(path, dtype, &vec![0; shape.len()], shape, data)?;
         if let Some(making) = lock(&self.made).arrays.get_mut(path) {
@@ -325,7 +353,8 @@ impl Together {
     ) -> Result<()> {
         let within: Vec<u64> = shape.offsets.iter().zip(begins).map(|(at, own)| at - own).collect();
         let cut = BoxOf { offsets: &within, counts: &shape.counts };
-        Ok(self.parts()?.store(&self.name_of(path, number), cut, data)?)
+        let done = self.parts()?.store(&self.name_of(path, number), cut, data);
+        done.map_err(|error| given_back(path, error))
     }
 
     /// Copies a box that this process has stored.
@@ -341,7 +370,13 @@ impl Together {
         let (number, within) = {
             let made = lock(&self.made);
             let Some(making) = made.arrays.get(path) else { return Ok(Own::None) };
+            if making.stored.is_empty() && !counts.contains(&0) {
+                return Ok(Own::None);
+            }
             check_dtype(path, &making.dtype, dtype)?;
+            if counts.contains(&0) {
+                return Ok(Own::Copied);
+            }
             let has = |own: &&Stored| own.is_there && own.shape.covers(&asked);
             let Some(own) = making.stored.iter().find(has) else { return Ok(Own::Part) };
             let begins = own.shape.offsets.iter();
@@ -349,7 +384,8 @@ impl Together {
             (own.number, within)
         };
         let cut = BoxOf { offsets: &within, counts };
-        self.parts()?.load(&self.name_of(path, number), cut, out)?;
+        let done = self.parts()?.load(&self.name_of(path, number), cut, out);
+        done.map_err(|error| given_back(path, error))?;
         Ok(Own::Copied)
     }
 
@@ -372,7 +408,8 @@ impl Together {
     pub fn told(&self) -> Result<String> {
         let made = self.storing()?;
         let has_parts = made.arrays.values().any(|making| !making.stored.is_empty());
-        let holder = if has_parts { Some(self.cluster.own_holder()?) } else { None };
+        // The node may be another member than when the parts were made.
+        let holder = if has_parts { Some(self.cluster.own_holder_now()?) } else { None };
         let share = |making: &Making| Share {
             dtype: dtype::text_of(&making.dtype),
             shape: making.shape.clone(),
@@ -384,10 +421,22 @@ impl Together {
         Ok(encoded(&Told { holder, shares }))
     }
 
-    /// As the publisher: the plan for what all processes have told, in the order of their places.
+    /// As the publisher: the plan for what all processes have told, in the order of their places: a
+    /// line for each.
     pub fn plan(&self, told: &[&str]) -> Result<String> {
         let told = read_all(told)?;
-        let arrays = gathered(&told)?;
+        let mut arrays = gathered(&told)?;
+        let paths: Vec<&str> = arrays.keys().copied().collect();
+        if paths.is_empty() {
+            return Ok(lines(&vec![Numbers::new(); told.len()]));
+        }
+        self.check_maker(&paths)?;
+        let former = self.former(&paths)?;
+        // An array that is there, and of which nobody has stored anything, stays as it is.
+        arrays.retain(|path, shares| {
+            shares.iter().any(|(_, share)| !share.boxes.is_empty())
+                || !former.get(*path).is_some_and(|former| is_like(former, shares))
+        });
         let mut plan: Vec<Numbers> = told.iter().map(|_| Numbers::new()).collect();
         let mut manifests = Vec::new();
         for (path, shares) in &arrays {
@@ -395,29 +444,66 @@ impl Together {
             for (process, first) in &numbers {
                 plan[*process].insert((*path).to_owned(), *first);
             }
-            let sums = |_: usize| None;
-            manifests.push((*path, self.manifest(path, shares, &numbers, &told, &sums)?));
+            manifests.push((*path, self.manifest(path, shares, &numbers, &told, None)?));
         }
         for (path, manifest) in &manifests {
             Cluster::check(&[(*path, manifest)])?;
-        }
-        for some in manifests.chunks(NAMES_MOST) {
-            let paths: Vec<&str> = some.iter().map(|(path, _)| *path).collect();
-            for ((path, new), former) in some.iter().zip(self.cluster.look_up_all(&paths)?) {
-                if let Some((former, _)) = former {
-                    check_former(path, &former, new, arrays[path].iter().any(|(_, s)| s.is_whole))?;
-                }
+            if let Some(former) = former.get(*path) {
+                check_former(path, former, manifest, chosen_of(&arrays[path]).is_some())?;
             }
         }
-        Ok(encoded(&plan))
+        let uuid = |path: &str| former.get(path).map(|former| former.uuid.clone());
+        *lock(&self.former) =
+            manifests.iter().map(|(path, _)| ((*path).to_owned(), uuid(path))).collect();
+        Ok(lines(&plan))
     }
 
-    /// Gives this process's parts the numbers of the plan, and seals them: what they sum up to.
-    pub fn seal(&self, plan: &str) -> Result<String> {
-        let plan: Vec<Numbers> = decoded("a plan", plan)?;
-        let numbers = plan.get(self.place as usize).ok_or_else(|| {
-            Error::Argument(format!("the plan says nothing of process {}", self.place))
-        })?;
+    /// The manifests that there are of these names. A name below a group of the cluster is refused.
+    fn former(&self, paths: &[&str]) -> Result<HashMap<String, Manifest>> {
+        let mut wanted: Vec<&str> = paths.to_vec();
+        for path in paths {
+            let above = path.char_indices().filter(|(_, sign)| *sign == '/');
+            wanted.extend(above.map(|(at, _)| &path[..at]));
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut found = HashMap::new();
+        for some in wanted.chunks(NAMES_MOST) {
+            for (path, there) in some.iter().zip(self.cluster.look_up_within(some)?) {
+                let Some((manifest, _)) = there else { continue };
+                if manifest.array().is_none()
+                    && let Some(below) =
+                        paths.iter().find(|own| own.starts_with(&format!("{path}/")))
+                {
+                    return Err(Error::Store(StoreError::new(
+                        Kind::Exists,
+                        format!(
+                            "{below:?} is below {path:?}, a group of the cluster, whose members are \
+                             put one by one: take a name beside it"
+                        ),
+                    )));
+                }
+                found.insert((*path).to_owned(), manifest);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Refuses to go on once the publisher's lease has ended: its parts may have been given back.
+    fn check_maker(&self, paths: &[&str]) -> Result<()> {
+        if self.cluster.maker()? == self.token.maker {
+            return Ok(());
+        }
+        Err(Error::Fenced(format!(
+            "{paths:?} is not published: the process that publishes was cut off for so long that the \
+             parts may have been given back; store them again"
+        )))
+    }
+
+    /// Gives this process's parts the numbers of its line of the plan, and seals them: what they sum
+    /// up to.
+    pub fn seal(&self, line: &str) -> Result<String> {
+        let numbers: Numbers = decoded("a line of a plan", line)?;
         let mut made = self.storing()?;
         made.stage = Stage::Sealed;
         let mut sums = Sums::new();
@@ -432,7 +518,8 @@ impl Together {
             let mut own_sums = Vec::with_capacity(making.stored.len());
             for (own, number) in making.stored.iter_mut().zip(first..) {
                 let (from, to) = (self.name_of(path, own.number), self.name_of(path, number));
-                self.parts()?.renumber(&from, &to)?;
+                let done = self.parts()?.renumber(&from, &to);
+                done.map_err(|error| given_back(path, error))?;
                 own.number = number;
                 own_sums.push(self.parts()?.seal(&to)?);
             }
@@ -445,31 +532,50 @@ impl Together {
     /// transactions as there can be; after an error some may be there.
     pub fn publish(&self, told: &[&str], plan: &str, sealed: &[&str]) -> Result<()> {
         let told = read_all(told)?;
-        let plan: Vec<Numbers> = decoded("a plan", plan)?;
+        let plan: Vec<Numbers> =
+            plan.lines().map(|line| decoded("a line of a plan", line)).collect::<Result<_>>()?;
         let sealed: Vec<Sums> = (sealed.iter())
             .map(|text| decoded("what parts sum up to", text))
             .collect::<Result<_>>()?;
+        if plan.len() != told.len() || sealed.len() != told.len() {
+            return Err(Error::Argument(format!(
+                "{} processes have told what they have made, the plan has lines for {}, and {} have \
+                 sealed: give all texts of each",
+                told.len(),
+                plan.len(),
+                sealed.len()
+            )));
+        }
         let mut manifests = Vec::new();
         for (path, shares) in &gathered(&told)? {
+            if !lock(&self.former).contains_key(*path) {
+                continue;
+            }
             let numbers: Vec<(usize, Option<u32>)> = (shares.iter())
                 .map(|(process, _)| (*process, plan[*process].get(*path).copied().flatten()))
                 .collect();
             let sums = |process: usize| sealed.get(process)?.get(*path).map(Vec::as_slice);
-            manifests.push((*path, self.manifest(path, shares, &numbers, &told, &sums)?));
+            manifests.push((*path, self.manifest(path, shares, &numbers, &told, Some(&sums))?));
         }
-        let mut batch: Vec<(&str, Manifest)> = Vec::new();
+        let mut batches: Vec<Vec<(&str, Manifest)>> = vec![Vec::new()];
         let mut nbytes = 0;
         for (path, manifest) in manifests {
-            let more = manifest.encode().len();
-            if batch.len() == NAMES_MOST || (nbytes + more > BATCH_BYTES && !batch.is_empty()) {
-                self.commit(std::mem::take(&mut batch))?;
+            let (more, last) = (manifest.encode().len(), batches.last().map_or(0, Vec::len));
+            if last == NAMES_MOST || (nbytes + more > BATCH_BYTES && last > 0) {
+                batches.push(Vec::new());
                 nbytes = 0;
             }
-            batch.push((path, manifest));
             nbytes += more;
+            batches.last_mut().expect("there is one").push((path, manifest));
         }
-        if !batch.is_empty() {
-            self.commit(batch)?;
+        let (all, mut done) = (batches.iter().map(Vec::len).sum::<usize>(), 0);
+        for batch in batches.into_iter().filter(|batch| !batch.is_empty()) {
+            let count = batch.len();
+            self.commit(batch).map_err(|error| {
+                let before = format!("{done} of {all} names are published: ");
+                if done == 0 { error } else { error.preceded_by(&before) }
+            })?;
+            done += count;
         }
         *lock(&self.beginning) = None;
         Ok(())
@@ -477,18 +583,27 @@ impl Together {
 
     fn commit(&self, batch: Vec<(&str, Manifest)>) -> Result<()> {
         let paths: Vec<&str> = batch.iter().map(|(path, _)| *path).collect();
+        self.check_maker(&paths)?;
         let mut draft = self.cluster.draft(&paths)?;
-        if draft.maker != self.token.maker {
-            return Err(Error::Fenced(format!(
-                "{paths:?} is not published: this process was cut off for so long that the parts \
-                 may have been given back; store them again"
+        let former = lock(&self.former);
+        let is_other = |each: &&Proposal| former.get(&each.path) != Some(&each.seen_uuid);
+        if let Some(other) = draft.proposals.iter().find(is_other) {
+            return Err(Error::Conflict(format!(
+                "{:?}: somebody else has published or removed it in between; look it up again",
+                other.path
             )));
         }
+        drop(former);
         for (proposal, (_, mut manifest)) in draft.proposals.iter_mut().zip(batch) {
             manifest.generation = draft.generation;
             proposal.manifest = Some(manifest);
         }
-        self.cluster.publish(draft).map(drop)
+        let done = self.cluster.publish(draft);
+        if let (Err(Error::Coordinator(_)), Some(own)) = (&done, &*lock(&self.beginning)) {
+            // It may take effect yet: then the parts must be there.
+            own.is_unknown();
+        }
+        done.map(drop)
     }
 
     /// Forgets what was published: whoever holds it has it by its name.
@@ -499,6 +614,9 @@ impl Together {
 
     /// Gives back what this process has made, and was not published.
     pub fn give_back(&self) {
+        if !self.is_own() {
+            return;
+        }
         let arrays = std::mem::take(&mut lock(&self.made).arrays);
         if let Ok(parts) = self.parts() {
             for (path, making) in &arrays {
@@ -511,14 +629,15 @@ impl Together {
         *lock(&self.beginning) = None;
     }
 
-    /// The manifest of an array; sums are those of a process's parts, none before they are sealed.
+    /// The manifest of an array; sums are those of each process's parts, none before they are
+    /// sealed.
     fn manifest<'s>(
         &self,
         path: &str,
         shares: &[(usize, &Share)],
         numbers: &[(usize, Option<u32>)],
         told: &[Told],
-        sums: &dyn Fn(usize) -> Option<&'s [u64]>,
+        sums: Option<&dyn Fn(usize) -> Option<&'s [u64]>>,
     ) -> Result<Manifest> {
         let mut holders: Vec<Holder> = Vec::new();
         let mut parts: Vec<(u32, Part)> = Vec::new();
@@ -531,7 +650,10 @@ impl Together {
                 holders.push(holder.clone());
                 holders.len() - 1
             });
-            let own = sums(*process);
+            let own = match sums {
+                None => None,
+                Some(sums) => Some(sums(*process).ok_or_else(missing)?),
+            };
             if own.is_some_and(|own| own.len() != share.boxes.len()) {
                 return Err(missing());
             }
@@ -571,15 +693,17 @@ impl Making {
         self.stored.iter_mut().find(|own| own.number == number)
     }
 
-    /// A number that none of its parts has, of 14 bits.
-    fn next(&self, path: &str) -> Result<u32> {
-        let in_use: HashSet<u32> = self.stored.iter().map(|own| own.number & 0x3fff).collect();
-        (0..PARTS_MOST as u32).find(|number| !in_use.contains(number)).ok_or_else(|| {
-            Error::Argument(format!(
+    /// A number that no part of it has had, of 14 bits.
+    fn next(&mut self, path: &str) -> Result<u32> {
+        let number = self.next;
+        if number as usize >= PARTS_MOST {
+            return Err(Error::Argument(format!(
                 "{path:?} has {PARTS_MOST} boxes of this process, and no array has more parts: \
                  store larger ones"
-            ))
-        })
+            )));
+        }
+        self.next += 1;
+        Ok(number)
     }
 
     /// The part that a box is written into; none where it is a new one.
@@ -611,6 +735,7 @@ fn making_of<'m>(made: &'m mut Made, path: &str, dtype: &DType) -> Result<&'m mu
         is_whole: false,
         attrs: serde_json::Map::new(),
         stored: Vec::new(),
+        next: 0,
     });
     check_dtype(path, &making.dtype, dtype)?;
     Ok(making)
@@ -691,6 +816,11 @@ fn gathered(told: &[Told]) -> Result<Shares<'_>> {
 
 /// The dtype and dims of an array, about which all processes that say them agree.
 fn described<'t>(path: &str, shares: &[(usize, &'t Share)]) -> Result<(&'t str, &'t [u64])> {
+    if let Some((_, chosen)) = chosen_of(shares)
+        && let Some(shape) = &chosen.shape
+    {
+        return Ok((&chosen.dtype, shape));
+    }
     let (first, share) = shares[0];
     let mut shape: Option<(usize, &[u64])> = None;
     for (process, own) in shares {
@@ -722,10 +852,25 @@ fn described<'t>(path: &str, shares: &[(usize, &'t Share)]) -> Result<(&'t str, 
     }
 }
 
+/// The first process that has stored an array as a whole.
+fn chosen_of<'t>(shares: &[(usize, &'t Share)]) -> Option<(usize, &'t Share)> {
+    shares.iter().find(|(_, share)| share.is_whole).copied()
+}
+
+/// Whether an array that is there is what all who speak of it say that it is to be.
+fn is_like(former: &Manifest, shares: &[(usize, &Share)]) -> bool {
+    former.array().is_some_and(|before| {
+        shares.iter().all(|(_, share)| {
+            let is_same = share.shape.as_ref().is_none_or(|shape| *shape == before.shape);
+            is_same && share.dtype == before.dtype
+        })
+    })
+}
+
 /// The numbers of the parts of each process. Where some have stored the array as a whole, the first
 /// of these has it, and the others' are given back.
 fn numbered(path: &str, shares: &[(usize, &Share)]) -> Result<Vec<(usize, Option<u32>)>> {
-    let chosen = shares.iter().find(|(_, share)| share.is_whole).map(|(process, _)| *process);
+    let chosen = chosen_of(shares).map(|(process, _)| process);
     if let (Some(chosen), Some((process, _))) =
         (chosen, shares.iter().find(|(_, share)| !share.is_whole && !share.boxes.is_empty()))
     {
@@ -745,7 +890,8 @@ fn numbered(path: &str, shares: &[(usize, &Share)]) -> Result<Vec<(usize, Option
     Ok(numbers)
 }
 
-/// Refuses to replace an array by one that is not like it, or that lacks what it has.
+/// Refuses to replace an array by one that is not like it, or that lacks what it has. One that was
+/// stored as a whole replaces any.
 fn check_former(path: &str, former: &Manifest, new: &Manifest, is_whole: bool) -> Result<()> {
     let Some(own) = new.array() else { return Ok(()) };
     let Some(before) = former.array() else {
@@ -754,10 +900,12 @@ fn check_former(path: &str, former: &Manifest, new: &Manifest, is_whole: bool) -
             format!("{path:?} is a group of the cluster: take another id, or one below it"),
         )));
     };
+    if is_whole {
+        return Ok(());
+    }
     if (&before.dtype, &before.shape) != (&own.dtype, &own.shape) {
-        let kind = if is_whole { Kind::Argument } else { Kind::Exists };
         return Err(Error::Store(StoreError::new(
-            kind,
+            Kind::Exists,
             format!(
                 "{path:?}: what is stored is {} with dims {:?}, and {} with dims {:?} was asked \
                  for: free the id first",
@@ -791,6 +939,22 @@ fn common(one: &Part, other: &Part) -> u64 {
 
 fn shown(text: &str) -> String {
     dtype::of_text(text).map_or_else(|_| text.to_owned(), |dtype| dtype.text())
+}
+
+/// A text for each process, one in each line.
+fn lines(plan: &[Numbers]) -> String {
+    plan.iter().map(|numbers| encoded(numbers) + "\n").collect()
+}
+
+/// What it means that a part of this process is not there any more.
+fn given_back(path: &str, error: StoreError) -> Error {
+    if error.kind() != Kind::NotFound {
+        return error.into();
+    }
+    Error::Fenced(format!(
+        "{path:?}: what this process has stored was given back, since the process that publishes was \
+         cut off for longer than its lease, or has ended: store it again"
+    ))
 }
 
 fn encoded(value: &impl Serialize) -> String {
