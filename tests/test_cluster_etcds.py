@@ -21,7 +21,7 @@ from engram.errors import ArgumentError, CoordinatorError
 from shell import COMMAND, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 VALUES = np.arange(300 * 4, dtype="f8").reshape(300, 4)
@@ -59,17 +59,35 @@ def test_an_etcd_of_three_is_asked_for() -> None:
             members.wanted(bad)
 
 
-def published(cluster: clusters.Cluster, name: str) -> None:
-    """Publish an array, once the members of etcd that are left have chosen who leads them."""
+def done(what: str, work: Callable[[], Any]) -> None:
+    """Do something, once the members of etcd that are left have chosen who leads them."""
 
     def goes() -> bool:
         try:
-            cluster.put(name, VALUES)
+            work()
         except CoordinatorError:
             return False
         return True
 
-    wait_for("it is published", goes)
+    wait_for(what, goes)
+
+
+def published(cluster: clusters.Cluster, name: str) -> None:
+    """Publish an array, and read it."""
+    done("it is published", lambda: cluster.put(name, VALUES))
+    done("it is read", lambda: np.testing.assert_array_equal(cluster[name][:], VALUES))
+
+
+def wait_until(members_: dict[str, tuple[bool, bool]]) -> dict[str, Any]:
+    """Wait until the members of etcd stand so; give the status."""
+    found: dict[str, Any] = {}
+
+    def holds() -> bool:
+        found.update(told())
+        return stand(found) == members_
+
+    wait_for(f"members stand as {members_}", holds)
+    return found
 
 
 def stand(said: dict[str, Any]) -> dict[str, tuple[bool, bool]]:
@@ -82,30 +100,26 @@ def stand(said: dict[str, Any]) -> dict[str, tuple[bool, bool]]:
 def test_an_etcd_of_three_outlives_the_loss_of_any_one(operator: Operator, tls: str) -> None:
     words = ("--etcd", "3", "--tls", tls, *PATIENT)
     begun = [operator.serve(0, *words, host="h1")]
-    assert stand(told()) == {"h1": (True, True)}
-    assert "etcd has 1 of 3 members" in told()["troubles"][0]
+    said = wait_until({"h1": (True, True)})
+    assert "etcd has 1 of 3 members" in said["troubles"][0]
     # Who has it open from the first is told of the others, too.
     with clusters.open("job") as early:
         begun.append(operator.serve(1, *words, host="h2"))
-        assert stand(told()) == {"h1": (True, True), "h2": (True, False)}
-        early.put("run/T", VALUES)
+        wait_until({"h1": (True, True), "h2": (True, False)})
+        published(early, "run/T")
         begun.append(operator.serve(2, *words, host="h3"))
-        assert stand(told()) == dict.fromkeys(HOSTS, (True, True))
-        assert told()["troubles"] == []
+        assert wait_until(dict.fromkeys(HOSTS, (True, True)))["troubles"] == []
         wait_for("it has all", lambda: early.members and len(early._native.endpoints()) == 3)
         for host in HOSTS:
             operator.kill_etcd(host)
             published(early, f"run/{host}")
-            np.testing.assert_array_equal(early["run/T"][:], VALUES)
             with clusters.open("job") as late:
-                np.testing.assert_array_equal(late[f"run/{host}"][:], VALUES)
-            said = told()
-            assert stand(said)[host] == (False, True)
+                published(late, "run/T")
+            said = wait_until({**dict.fromkeys(HOSTS, (True, True)), host: (False, True)})
             assert f"the member of etcd on {host} does not answer" in said["troubles"][0]
             # The start of that host brings it back, with all that there is.
             operator.left_by(operator.begin(HOSTS.index(host), "--detach", *words, host=host))
-            said = told()
-            assert (stand(said), said["troubles"]) == (dict.fromkeys(HOSTS, (True, True)), [])
+            assert wait_until(dict.fromkeys(HOSTS, (True, True)))["troubles"] == []
         assert [each.state for each in early.members] == ["serving"] * 3
     assert "3 nodes of job left" in run("cluster", "stop", "job").out
     assert [each.wait(PATIENCE_S) for each in begun] == [0, 0, 0]
@@ -195,7 +209,7 @@ def test_workers_of_dask_bring_members_along(operator: Operator) -> None:
         ) as cluster,
     ):
         # Both are on this host, which has one member alone.
-        cluster.put("run/T", VALUES)
+        published(cluster, "run/T")
         said = told()
         (only,) = said["etcd"]
         assert (only["host"], only["has_voice"]) == (socket.gethostname(), True)
