@@ -198,6 +198,35 @@ def test_values_structures_and_text_come_back(programs: dict[str, Path], ranks: 
             cluster.remove(name)
 
 
+def test_programs_store_again_and_the_next_job_reads_at_once(
+    programs: dict[str, Path], ranks: Ranks
+) -> None:
+    assert "all is well" in ranks.run(2, programs["cluster"], "again", "engram://mpi")
+    assert "all is well" in ranks.run(2, programs["cluster"], "look", "engram://mpi")
+    with ranks.served() as cluster:
+        for name in cluster.names():
+            cluster.remove(name)
+        assert cluster.verify().problems == []
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ("thrown", "an exception has ended what this rank did before it had stored all"),
+        ("unsaid", "no process has said its dims"),
+    ],
+)
+def test_a_job_that_cannot_publish_at_its_end_fails(
+    programs: dict[str, Path], ranks: Ranks, what: str, why: str
+) -> None:
+    said = ranks.run(1, programs["cluster"], what, "engram://mpi", code=None)
+    assert why in said
+    assert "all is well" not in said
+    assert "MPI_ABORT was invoked" in said
+    with ranks.served() as cluster:
+        assert list(cluster.names()) == []
+
+
 @pytest.mark.parametrize("per_host", [1, 2])
 def test_each_rank_gets_the_error_and_nothing_is_published(
     programs: dict[str, Path], ranks: Ranks, per_host: int

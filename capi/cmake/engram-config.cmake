@@ -21,7 +21,7 @@ if(NOT TARGET engram::engram)
 
   add_library(engram::pmemcpy INTERFACE IMPORTED)
   set_target_properties(engram::pmemcpy PROPERTIES
-    INTERFACE_LINK_LIBRARIES engram::engram
+    INTERFACE_LINK_LIBRARIES "engram::engram;${CMAKE_DL_LIBS}"
     INTERFACE_COMPILE_FEATURES cxx_std_17)
   get_property(_engram_languages GLOBAL PROPERTY ENABLED_LANGUAGES)
   if(NOT TARGET MPI::MPI_CXX AND "CXX" IN_LIST _engram_languages)

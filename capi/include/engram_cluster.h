@@ -10,7 +10,7 @@
 // 1. One process begins (engram_share_begin), and carries its token to the others, which join.
 // 2. Each stores what it has in the pool of its own node: engram_share_store, engram_share_put.
 // 3. Each tells what it has made (engram_share_told); the first draws up a plan of it.
-// 4. Each seals what the plan says, and tells the first.
+// 4. Each is given its line of the plan, seals what that says, and tells the first.
 // 5. The first publishes. The others are told how that ended, and all free their shares.
 
 
@@ -29,7 +29,7 @@ typedef struct engram_cluster_array engram_cluster_array;
 // An open cluster.
 typedef struct engram_cluster engram_cluster;
 
-// A process's part in serving a node pool.
+// A process's part in serving a node pool. Those of one pool share it: it ends with the last.
 typedef struct engram_cluster_node engram_cluster_node;
 
 // How a cluster is opened: what is not said is as this user's file of the cluster says.
@@ -122,7 +122,7 @@ engram_status engram_cluster_remove(const engram_cluster *cluster, const char *p
 // Takes part in serving this host's node pool, from threads of this process, until the node is
 // freed. Of the processes of a host that take part one serves, and the others wait for its end.
 // Returns when the node is served, by whichever. `host` is the name or address at which others
-// find this host; NULL: the host's name.
+// find this host; NULL: that of the node before, or the host's name.
 engram_status engram_cluster_serve(const engram_cluster *cluster,
                                    const char *host,
                                    engram_cluster_node **node);
@@ -205,17 +205,17 @@ engram_status engram_share_drop(const engram_share *share,
 // Gives what this process has made, for the publisher, in a string to be freed.
 engram_status engram_share_told(const engram_share *share, char **told);
 
-// As the publisher: gives the plan for what all processes have told, in the order of their places,
-// in a string to be freed.
+// As the publisher: gives the plan for what all processes have told, in the order of their places:
+// a line for each, all of them in a string to be freed.
 engram_status engram_share_plan(const engram_share *share,
                                 size_t count,
                                 const char *const *told,
                                 char **plan);
 
-// Seals this process's parts as the plan has them, and gives what they sum up to, for the
-// publisher, in a string to be freed.
+// Seals this process's parts as its line of the plan has them, and gives what they sum up to, for
+// the publisher, in a string to be freed.
 engram_status engram_share_seal(const engram_share *share,
-                                const char *plan,
+                                const char *line,
                                 char **sealed);
 
 // As the publisher: publishes what was planned and is sealed.

@@ -1,10 +1,13 @@
 /* Clusters from C, without MPI: two shares of one publication, in one process, which carry their
  * texts by hand. The arguments are the cluster, its etcd, and the node pool of this host. */
+#define _POSIX_C_SOURCE 200809L
 #include <engram_cluster.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define DONE(call)                                                                                 \
     do {                                                                                           \
@@ -30,9 +33,20 @@ static void publish(engram_share *one, engram_share *other) {
     DONE(engram_share_told(one, &told[0]));
     DONE(engram_share_told(other, &told[1]));
     DONE(engram_share_plan(one, 2, (const char *const *)told, &plan));
-    DONE(engram_share_seal(one, plan, &sealed[0]));
-    DONE(engram_share_seal(other, plan, &sealed[1]));
+    /* A line for each. */
+    char *line = strdup(plan), *second = strchr(line, '\n');
+    IS(second);
+    *second++ = 0;
+    DONE(engram_share_seal(one, line, &sealed[0]));
+    DONE(engram_share_seal(other, second, &sealed[1]));
+    free(line);
     REFUSED(ARGUMENT, engram_share_told(one, &told[0]));
+    REFUSED(ARGUMENT, engram_share_publish(one, 1, (const char *const *)told, plan,
+                                           (const char *const *)sealed));
+    REFUSED(ARGUMENT, engram_share_publish(one, 2, (const char *const *)told, "",
+                                           (const char *const *)sealed));
+    const char *const none[] = {"{}", "{}"};
+    REFUSED(ARGUMENT, engram_share_publish(one, 2, (const char *const *)told, plan, none));
     DONE(engram_share_publish(one, 2, (const char *const *)told, plan,
                               (const char *const *)sealed));
     for (int at = 0; at < 2; ++at) {
@@ -83,6 +97,16 @@ static void shares(engram_cluster *cluster) {
     IS(was_there);
     DONE(engram_share_drop(one, "c/gone", &was_there));
     IS(!was_there);
+    /* What a child does that was forked meanwhile changes nothing. */
+    const pid_t child = fork();
+    if (child == 0) {
+        char *text;
+        REFUSED(ARGUMENT, engram_share_told(one, &text));
+        engram_share_free(other, false);
+        _exit(0);
+    }
+    int status = 1;
+    IS(waitpid(child, &status, 0) == child && status == 0);
     publish(one, other);
     engram_share_free(other, true);
     engram_share_free(one, true);
@@ -114,8 +138,25 @@ static void shares(engram_cluster *cluster) {
     DONE(engram_share_put(one, "c/never", "<i4", 0, NULL, &count, sizeof count));
     engram_share_free(one, false);
     REFUSED(NOT_FOUND, engram_cluster_array_open(cluster, "c/never", &array));
-    DONE(engram_cluster_remove(cluster, "c/A"));
+    /* Between the plan and the transaction another replaces it: no array is lost unseen. */
+    char *told, *plan, *sealed;
+    DONE(engram_share_begin(cluster, &token, &one));
+    engram_cluster_string_free(token);
+    DONE(engram_share_put(one, "c/count", "<i4", 0, NULL, &count, sizeof count));
+    DONE(engram_share_told(one, &told));
+    DONE(engram_share_plan(one, 1, (const char *const *)&told, &plan));
+    char *line = strdup(plan);
+    DONE(engram_share_seal(one, strtok(line, "\n"), &sealed));
+    free(line);
     DONE(engram_cluster_remove(cluster, "c/count"));
+    REFUSED(BUSY, engram_share_publish(one, 1, (const char *const *)&told, plan,
+                                       (const char *const *)&sealed));
+    IS(strstr(engram_cluster_last_error(), "ConflictError"));
+    engram_cluster_string_free(told);
+    engram_cluster_string_free(plan);
+    engram_cluster_string_free(sealed);
+    engram_share_free(one, false);
+    DONE(engram_cluster_remove(cluster, "c/A"));
     REFUSED(NOT_FOUND, engram_cluster_remove(cluster, "c/A"));
 }
 

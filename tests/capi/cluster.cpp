@@ -5,6 +5,7 @@
 #include <pmemcpy/pmemcpy.hpp>
 
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -205,6 +206,97 @@ static void errors(const char *path) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static std::string word(int length) { return std::string(std::size_t(length), 'w'); }
+
+// Stores in a PMEM that is left without a word, as programs of a pool leave it.
+static void leave(const std::string &path, const std::string &id) {
+    pmemcpy::PMEM pmem;
+    pmem.mmap(path, MPI_COMM_WORLD);
+    pmem.store<int>(id, ranks);
+}
+
+// What programs do that store again: values of another length, arrays that are there, other PMEMs.
+static void again(const char *path) {
+    const std::string root = path;
+    const std::size_t n = 100 * std::size_t(ranks), hundred = 100, first = 100 * std::size_t(rank);
+    std::vector<double> data(100, rank), all(n);
+    leave(root + "/a", "left-1");
+    leave(root + "/a", "left-2");
+    pmemcpy::PMEM pmem, other;
+    pmem.mmap(root + "/a", MPI_COMM_WORLD);
+    other.mmap(root + "/b", MPI_COMM_WORLD);
+    pmem.alloc<double>("T", 1, &n);
+    pmem.store<double>("T", data.data(), 1, &first, &hundred);
+    other.store<std::string>("name", word(rank + 1));
+    pmem.store<std::string>("text", "a");
+    pmem.store<std::string>("text", "abc");
+    pmem.store<std::string>("none", "");
+    IS(pmem.load<std::string>("text") == "abc" && pmem.load<std::string>("none").empty());
+    // A store that is refused leaves nothing that would have to be published.
+    const std::size_t most = ~std::size_t(0);
+    refusal(ENGRAM_STATUS_ARGUMENT, [&] {
+        pmem.store<double>("typo", data.data(), 1, &most, &hundred);
+    });
+    pmem.publish();
+    other.publish();
+    IS(other.load<std::string>("name") == "w");
+    MPI_Barrier(MPI_COMM_WORLD);
+    // A restart says the arrays again, reads, and stores some.
+    pmem.alloc<double>("T", 1, &n);
+    const std::size_t zero = 0;
+    pmem.load<double>("T", all.data(), 1, &zero, &n);
+    for (std::size_t at = 0; at < n; ++at) IS(all[at] == double(at / 100));
+    pmem.store<std::string>("text", word(10 + rank));
+    pmem.publish();
+    IS(pmem.load<std::string>("text") == word(10));
+    pmem.load<double>("T", all.data(), 1, &zero, &n);
+    IS(all[n - 1] == ranks - 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    // And again and again: nothing is kept of those that are closed.
+    for (int round = 0; round < 5; ++round) {
+        other.mmap(root + "/b", MPI_COMM_WORLD);
+        other.store<int>("round", round);
+    }
+    other.munmap();
+    other.munmap();
+}
+
+// Reads at once what a job before this one has published.
+static void look(const char *path) {
+    pmemcpy::PMEM pmem;
+    pmem.mmap(path, MPI_COMM_WORLD);
+    const std::size_t n = 100 * std::size_t(ranks), zero = 0;
+    std::vector<double> all(n);
+    pmem.load<double>("a/T", all.data(), 1, &zero, &n);
+    for (std::size_t at = 0; at < n; ++at) IS(all[at] == double(at / 100));
+    IS(pmem.load<int>("a/left-1") == ranks && pmem.load<int>("a/left-2") == ranks);
+    IS(pmem.load<int>("b/round") == 4);
+}
+
+// One rank meets an error of its own, and goes on to the end.
+static void thrown(const char *path) {
+    const std::size_t n = std::size_t(ranks), one = 1, own = std::size_t(rank);
+    try {
+        pmemcpy::PMEM pmem;
+        pmem.mmap(path, MPI_COMM_WORLD);
+        pmem.alloc<double>("holes", 1, &n);
+        const double value = 1;
+        if (rank == 1) throw std::runtime_error("a rank's own");
+        pmem.store<double>("holes", &value, 1, &own, &one);
+    } catch (const std::runtime_error &error) {
+        if (rank != 1) throw;
+    }
+}
+
+// Nobody says what the array is to be, and nobody asks whether all went well.
+static void unsaid(const char *path) {
+    const std::size_t one = 1, own = std::size_t(rank);
+    const double value = 1;
+    pmemcpy::PMEM pmem;
+    pmem.mmap(path, MPI_COMM_WORLD);
+    pmem.store<double>("unsaid", &value, 1, &own, &one);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -213,6 +305,10 @@ int main(int argc, char **argv) {
     if (what == "cube") cube(argv[2]);
     else if (what == "values") values(argv[2]);
     else if (what == "errors") errors(argv[2]);
+    else if (what == "again") again(argv[2]);
+    else if (what == "look") look(argv[2]);
+    else if (what == "thrown") thrown(argv[2]);
+    else if (what == "unsaid") unsaid(argv[2]);
     else return 2;
     MPI_Finalize();
     if (rank == 0) std::printf("all is well\n");

@@ -15,11 +15,13 @@
 #include "../engram_cluster.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <dlfcn.h>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <string>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -112,6 +114,8 @@ public:
     virtual std::vector<std::string> gathered(const std::string &text) const = 0;
     // Gives the first one's text to all.
     virtual std::string spread(const std::string &text) const = 0;
+    // Gives each its own of the first one's texts.
+    virtual std::string dealt(const std::vector<std::string> &texts) const = 0;
 };
 
 // A process alone.
@@ -122,6 +126,7 @@ public:
     void each(const std::function<void()> &work) const override { work(); }
     std::vector<std::string> gathered(const std::string &text) const override { return {text}; }
     std::string spread(const std::string &text) const override { return text; }
+    std::string dealt(const std::vector<std::string> &texts) const override { return texts[0]; }
 };
 
 inline bool names_cluster(const std::string &path) { return path.rfind("engram://", 0) == 0; }
@@ -137,19 +142,33 @@ public:
         if (slash != std::string::npos) below_ = rest.substr(slash + 1);
         while (!below_.empty() && below_.back() == '/') below_.pop_back();
         if (!below_.empty()) below_ += '/';
-        // The process that serves a node comes first: the others find its pool.
-        peers_->each([&] { if (peers_->serves()) open(true); });
-        peers_->each([&] { if (!peers_->serves()) open(false); });
-        begin();
+        try {
+            // The process that serves a node comes first: the others find its pool.
+            peers_->each([&] { if (peers_->serves()) open(true); });
+            peers_->each([&] { if (!peers_->serves()) open(false); });
+            begin();
+        } catch (...) {
+            close();
+            throw;
+        }
     }
     ClusterMap(const ClusterMap &) = delete;
     ClusterMap &operator=(const ClusterMap &) = delete;
 
     ~ClusterMap() {
+        if (!is_own()) return;
         // What was not published by all is given back.
         if (share_) library().share_free(share_, false);
         close();
     }
+
+    // Whether this is the process that has opened it, and no child that was forked from that.
+    bool is_own() const { return pid_ == getpid(); }
+
+    // Gives up what this process has stored: an exception has ended what it did. Nothing is
+    // published by any until all have been told.
+    void forsake() { is_forsaken_ = true; }
+    bool is_forsaken() const { return is_forsaken_; }
 
     void alloc(const std::string &id, const engram_dtype *dtype, std::size_t ndim,
                const std::size_t *dims) const {
@@ -224,7 +243,7 @@ public:
         try {
             publish_all();
         } catch (...) {
-            begin();
+            if (!share_) begin();
             throw;
         }
         begin();
@@ -232,16 +251,19 @@ public:
 
     // Publishes, and closes the cluster; all together.
     void finish() {
-        if (!cluster_) return;
+        if (!cluster_ || !is_own()) return;
         try {
             publish_all();
         } catch (...) {
+            if (share_) end(false);
             close();
+            peers_.reset();
             throw;
         }
         // Nobody ends serving while another publishes.
         peers_->each([] {});
         close();
+        peers_.reset();
     }
 
 private:
@@ -308,13 +330,19 @@ private:
     }
 
     // Publishes, and ends this share. An error says that nothing was published, or of what nobody
-    // knows whether it was.
+    // knows whether it was. Where etcd or a node was away before anything was sealed, the share
+    // goes on: what was stored can be published later.
     void publish_all() {
         const ClusterLibrary &own = library();
-        bool is_asked = false;
+        bool is_sealing = false, is_asked = false;
         try {
             std::string told, plan, sealed;
             peers_->each([&] {
+                if (is_forsaken_) {
+                    throw engram::ArgumentError(
+                        "an exception has ended what this rank did before it had stored all: "
+                        "nothing is published");
+                }
                 told = own.text([&](char **to) { return own.share_told(share_, to); });
             });
             const auto all = peers_->gathered(told);
@@ -325,10 +353,11 @@ private:
                     return own.share_plan(share_, texts.size(), texts.data(), to);
                 });
             });
-            plan = peers_->spread(plan);
+            const std::string line = peers_->dealt(lines_of(plan));
+            is_sealing = true;
             peers_->each([&] {
                 sealed = own.text(
-                    [&](char **to) { return own.share_seal(share_, plan.c_str(), to); });
+                    [&](char **to) { return own.share_seal(share_, line.c_str(), to); });
             });
             const auto sums = peers_->gathered(sealed);
             is_asked = true;
@@ -338,9 +367,10 @@ private:
                 checked(own.share_publish(share_, texts.size(), texts.data(), plan.c_str(),
                                           sealed_texts.data()));
             });
-        } catch (...) {
+        } catch (const engram::Error &error) {
+            const bool passes = error.status() == ENGRAM_STATUS_BUSY && !is_forsaken_;
             // What may be published is not given back: its holder knows whether it has a name.
-            end(is_asked);
+            if (is_sealing || !passes) end(is_asked);
             throw;
         }
         end(true);
@@ -349,6 +379,16 @@ private:
     void end(bool is_published) {
         library().share_free(share_, is_published);
         share_ = nullptr;
+        is_forsaken_ = false;
+    }
+
+    static std::vector<std::string> lines_of(const std::string &text) {
+        std::vector<std::string> lines;
+        for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+            end = text.find('\n', at);
+            lines.push_back(text.substr(at, end - at));
+        }
+        return lines;
     }
 
     void close() {
@@ -370,17 +410,38 @@ private:
     engram_cluster *cluster_ = nullptr;
     engram_cluster_node *node_ = nullptr;
     engram_share *share_ = nullptr;
+    bool is_forsaken_ = false;
+    pid_t pid_ = getpid();
+};
+
+// A cluster that a PMEM has open. Where an exception ends the PMEM, nothing of it is published.
+class ClusterHandle {
+public:
+    ClusterHandle() = default;
+    ClusterHandle(std::shared_ptr<ClusterMap> map) : map_(std::move(map)) {}
+    ClusterHandle(ClusterHandle &&) = default;
+    ClusterHandle &operator=(ClusterHandle &&) = default;
+    ~ClusterHandle() {
+        if (map_ && std::uncaught_exceptions() > thrown_) map_->forsake();
+    }
+    explicit operator bool() const { return static_cast<bool>(map_); }
+    ClusterMap *operator->() const { return map_.get(); }
+
+private:
+    std::shared_ptr<ClusterMap> map_;
+    int thrown_ = std::uncaught_exceptions();
 };
 
 // Opens a cluster for a process alone. It publishes at its end at the latest, unless an exception
-// ends it.
+// ends it. What fails there ends the program: nobody would learn of it.
 inline std::shared_ptr<ClusterMap> alone(const std::string &path) {
-    const int thrown = std::uncaught_exceptions();
-    return {new ClusterMap(path, std::make_unique<Alone>()), [thrown](ClusterMap *map) {
+    return {new ClusterMap(path, std::make_unique<Alone>()), [](ClusterMap *map) {
                 try {
-                    if (std::uncaught_exceptions() == thrown) map->finish();
+                    if (!map->is_forsaken()) map->finish();
                 } catch (const std::exception &error) {
-                    std::fprintf(stderr, "engram: %s\n", error.what());
+                    std::fprintf(stderr, "engram: %s: %s\n", "what was stored is not published",
+                                 error.what());
+                    std::abort();
                 }
                 delete map;
             }};

@@ -47,7 +47,8 @@
 
 namespace pmemcpy {
 
-// A pool, as pMEMCPY sees it: ids, and the values under them. May be used by many threads at once.
+// A pool, as pMEMCPY sees it: ids, and the values under them. May be used by many threads at once;
+// but no other thread may use it while a cluster is published or closed.
 class PMEM {
 public:
     explicit PMEM(SerializerType serializer = SerializerType::Default) : serializer_(serializer) {}
@@ -63,6 +64,7 @@ public:
     // cluster, "engram://NAME", a process alone publishes what it stores.
     void mmap(const std::string &path, std::uint64_t size = 0) {
         if (size) size_ = size;
+        if (cluster_) munmap();
         if (detail::names_cluster(path)) {
             munmap();
             cluster_ = detail::alone(path);
@@ -94,8 +96,10 @@ public:
     // Closes the pool. What is stored is there without it. A cluster is published, and closed by
     // all ranks together.
     void munmap() {
-        if (const auto cluster = std::move(cluster_)) cluster->finish();
-        cluster_.reset();
+        if (const auto cluster = std::move(cluster_)) {
+            cluster->finish();
+            return;
+        }
         root_.reset();
         if (pool_) engram::check(engram_pool_close(pool_.get()));
         (void)pool_.release();
@@ -601,6 +605,8 @@ private:
 
 #ifdef ENGRAM_PMEMCPY_MPI
     void mmap_all(const std::string &path, MPI_Comm comm) {
+        // A cluster is left by all ranks together, before they do anything else.
+        if (cluster_) munmap();
         if (detail::names_cluster(path)) {
             munmap();
             cluster_ = detail::of_ranks(path, comm);
@@ -640,7 +646,7 @@ private:
     std::uint64_t size_ = 0;
     detail::PoolHandle pool_;
     detail::GroupHandle root_;
-    std::shared_ptr<detail::ClusterMap> cluster_;
+    detail::ClusterHandle cluster_;
 };
 
 } // namespace pmemcpy

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mpi.h>
 #include <string>
@@ -73,13 +74,8 @@ public:
         const int own = static_cast<int>(text.size());
         std::vector<int> lengths(rank_ == 0 ? static_cast<std::size_t>(ranks_) : 0);
         MPI_Gather(&own, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm_);
-        std::vector<int> begins(lengths.size());
-        int all = 0;
-        for (std::size_t at = 0; at < lengths.size(); ++at) {
-            begins[at] = all;
-            all += lengths[at];
-        }
-        std::string joined(static_cast<std::size_t>(all), ' ');
+        std::vector<int> begins;
+        std::string joined(fitting(lengths, begins), ' ');
         MPI_Gatherv(text.data(), own, MPI_CHAR, &joined[0], lengths.data(), begins.data(), MPI_CHAR,
                     0, comm_);
         std::vector<std::string> texts;
@@ -99,7 +95,43 @@ public:
         return given;
     }
 
+    std::string dealt(const std::vector<std::string> &texts) const override {
+        std::vector<int> lengths, begins;
+        std::string joined;
+        if (rank_ == 0) {
+            for (const auto &text : texts) {
+                lengths.push_back(static_cast<int>(text.size()));
+                joined += text;
+            }
+        }
+        fitting(lengths, begins);
+        int own = 0;
+        MPI_Scatter(lengths.data(), 1, MPI_INT, &own, 1, MPI_INT, 0, comm_);
+        std::string given(static_cast<std::size_t>(own), ' ');
+        MPI_Scatterv(joined.data(), lengths.data(), begins.data(), MPI_CHAR, &given[0], own,
+                     MPI_CHAR, 0, comm_);
+        return given;
+    }
+
 private:
+    // Where each of the first rank's texts begins, and how long all are together. MPI counts them
+    // in ints: more than that is an error on all ranks.
+    std::size_t fitting(const std::vector<int> &lengths, std::vector<int> &begins) const {
+        std::size_t all = 0;
+        for (const int length : lengths) {
+            begins.push_back(static_cast<int>(all));
+            all += static_cast<std::size_t>(length);
+        }
+        each([&] {
+            if (all > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+                throw engram::UnsupportedError(
+                    "what all ranks have stored takes " + std::to_string(all) +
+                    " bytes to tell, more than MPI brings at once: publish more often");
+            }
+        });
+        return all;
+    }
+
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0, ranks_ = 0, rank_here_ = 0;
 };
@@ -112,8 +144,9 @@ inline int finish_cluster(MPI_Comm, int, void *kept, void *) {
     try {
         (*map)->finish();
     } catch (const std::exception &error) {
-        std::fprintf(stderr, "engram: %s\n", error.what());
-        return MPI_ERR_OTHER;
+        // MPI makes nothing of what is returned here, and the job would end as if all were well.
+        std::fprintf(stderr, "engram: what was stored is not published: %s\n", error.what());
+        MPI_Abort(MPI_COMM_WORLD, 1);
     }
     return MPI_SUCCESS;
 }

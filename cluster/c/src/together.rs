@@ -200,8 +200,8 @@ pub unsafe extern "C" fn engram_share_told(share: *const Share, told: *mut *mut 
     })
 }
 
-/// As the publisher: gives the plan for what all processes have told, in the order of their places,
-/// in a string to be freed.
+/// As the publisher: gives the plan for what all processes have told, in the order of their places:
+/// a line for each, all of them in a string to be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_share_plan(
     share: *const Share,
@@ -216,17 +216,17 @@ pub unsafe extern "C" fn engram_share_plan(
     })
 }
 
-/// Seals this process's parts as the plan has them, and gives what they sum up to, for the
-/// publisher, in a string to be freed.
+/// Seals this process's parts as its line of the plan has them, and gives what they sum up to, for
+/// the publisher, in a string to be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_share_seal(
     share: *const Share,
-    plan: *const c_char,
+    line: *const c_char,
     sealed: *mut *mut c_char,
 ) -> Status {
     guard(|| {
         let (out, share) = (raw::out("sealed", sealed)?, raw::of("share", share)?);
-        out.set(c_string(share.driven.seal(raw::text("plan", plan)?)?).into_raw());
+        out.set(c_string(share.driven.seal(raw::text("line", line)?)?).into_raw());
         Ok(())
     })
 }

@@ -117,6 +117,11 @@ impl Cluster {
         Ok(self.read_map()?.nodes().cloned().collect())
     }
 
+    /// A node, as the map had it when it was read last.
+    pub fn entry_of(&self, node: &str) -> Option<Entry> {
+        lock(&self.map).node(node).map(|(entry, _)| entry.clone())
+    }
+
     /// The epoch of the map as it was read last.
     pub fn epoch(&self) -> Revision {
         lock(&self.map).epoch

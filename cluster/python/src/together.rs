@@ -44,6 +44,9 @@ impl Together {
     /// Says what array is to be of a name; attributes as JSON.
     fn array(&self, path: &str, dtype: &str, shape: Vec<u64>, attrs: &str) -> PyResult<()> {
         told(self.driven.array(path, &dtype_of(dtype)?, &shape))?;
+        if attrs == "{}" {
+            return Ok(());
+        }
         let attrs = serde_json::from_str(attrs);
         let attrs = attrs.map_err(|error| Error::Argument(format!("attributes: {error}")));
         told(attrs.and_then(|attrs| self.driven.set_attrs(path, attrs)))
@@ -82,14 +85,14 @@ impl Together {
         told(py.detach(|| self.driven.told()))
     }
 
-    /// As the publisher: the plan for what all have told, in the order of their places.
+    /// As the publisher: the plan for what all have told: a line for each.
     fn plan(&self, py: Python<'_>, shares: Vec<String>) -> PyResult<String> {
         told(py.detach(|| self.driven.plan(&texts(&shares))))
     }
 
-    /// Seals this process's parts as the plan has them: what they sum up to.
-    fn seal(&self, py: Python<'_>, plan: &str) -> PyResult<String> {
-        told(py.detach(|| self.driven.seal(plan)))
+    /// Seals this process's parts as its line of the plan has them: what they sum up to.
+    fn seal(&self, py: Python<'_>, line: &str) -> PyResult<String> {
+        told(py.detach(|| self.driven.seal(line)))
     }
 
     /// As the publisher: publishes what was planned, and is sealed.

@@ -9,14 +9,16 @@ of its own host's node, and nobody is asked. At the end of the block the first r
 of what all have stored. Each seals its parts as the plan numbers them. Then the first rank
 publishes. An error of one rank is raised on all of them, and nothing is published.
 
-The communicator is only asked for `Get_rank`, `bcast`, `gather` and `allgather`, as mpi4py has
-them: this module knows no MPI.
+The communicator is only asked for `Get_rank`, `bcast`, `scatter`, `gather` and `allgather`, as
+mpi4py has them: this module knows no MPI.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol, Self
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex
 
 import numpy as np
 
@@ -28,7 +30,7 @@ from engram.cluster.natives import native
 from engram.errors import ArgumentError, EngramError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from numpy.typing import ArrayLike, DTypeLike
@@ -41,6 +43,7 @@ class Ranks(Protocol):
 
     def Get_rank(self) -> int: ...  # noqa: D102, N802 - MPI's own name
     def bcast(self, obj: Any, root: int = 0) -> Any: ...  # noqa: D102
+    def scatter(self, sendobj: Any, root: int = 0) -> Any: ...  # noqa: D102
     def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None: ...  # noqa: D102
     def allgather(self, sendobj: Any) -> list[Any]: ...  # noqa: D102
 
@@ -77,7 +80,7 @@ class Together:
     def array(
         self,
         path: str,
-        shape: int | Sequence[int],
+        shape: SupportsIndex | Sequence[SupportsIndex],
         dtype: DTypeLike,
         *,
         attrs: Mapping[str, Any] | None = None,
@@ -103,13 +106,15 @@ class Together:
             If this rank has said another dtype, or it has items of no fixed size.
 
         """
-        lengths = [shape] if isinstance(shape, int) else [int(length) for length in shape]
+        lengths = _numbers(shape)
         if any(length < 0 for length in lengths):
             raise ArgumentError(f"shape {shape!r} of {path!r}: give lengths of 0 or more")
         text = values.dtype_text(np.dtype(dtype))
         self._own.array(checked(path), text, lengths, json.dumps(values.encode(attrs)))
 
-    def store(self, path: str, data: ArrayLike, offsets: int | Sequence[int] = ()) -> None:
+    def store(
+        self, path: str, data: ArrayLike, offsets: SupportsIndex | Sequence[SupportsIndex] = ()
+    ) -> None:
         """Store a box of an array in the pool of this host's node.
 
         Parameters
@@ -131,7 +136,7 @@ class Together:
 
         """
         block = np.ascontiguousarray(data).reshape(np.shape(data))
-        begins = [offsets] if isinstance(offsets, int) else [int(at) for at in offsets]
+        begins = _numbers(offsets)
         if len(begins) != block.ndim or any(at < 0 for at in begins):
             raise ArgumentError(
                 f"offsets {offsets!r} for values of shape {block.shape}: give where the box of "
@@ -198,7 +203,7 @@ class Together:
             self._share = native.Together.join(cluster, token, self._rank)
 
     def _publish(self) -> None:
-        own, said = self._own, {"told": "", "plan": "", "sealed": ""}
+        own, said = self._own, {"told": "", "plan": "", "line": "", "sealed": ""}
 
         def tell() -> None:
             said["told"] = own.told()
@@ -207,7 +212,7 @@ class Together:
             said["plan"] = own.plan(told)
 
         def seal() -> None:
-            said["sealed"] = own.seal(said["plan"])
+            said["sealed"] = own.seal(said["line"])
 
         def publish() -> None:
             own.publish(told, said["plan"], sealed)
@@ -215,7 +220,8 @@ class Together:
         self._each(tell)
         told = self._comm.gather(said["told"]) or []
         self._each(plan if self._rank == 0 else _nothing)
-        said["plan"] = self._comm.bcast(said["plan"])
+        lines = said["plan"].splitlines() if self._rank == 0 else None
+        said["line"] = self._comm.scatter(lines)
         self._each(seal)
         sealed = self._comm.gather(said["sealed"]) or []
         try:
@@ -250,6 +256,12 @@ class Together:
                 if isinstance(kind, type) and issubclass(kind, EngramError):
                     raise kind(f"rank {rank}: {text}") from met
                 raise EngramError(f"rank {rank}: {name}: {text}") from met
+
+
+def _numbers(given: SupportsIndex | Sequence[SupportsIndex]) -> list[int]:
+    if isinstance(given, Sequence | np.ndarray):
+        return [operator.index(each) for each in given]
+    return [operator.index(given)]
 
 
 def _nothing() -> None:
