@@ -483,10 +483,7 @@ impl Cluster {
         let answer = self.ask_holder(&holder, Method::Get, "/room", &[])?;
         let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         told["size"].as_u64().zip(told["used"].as_u64()).ok_or_else(|| {
-            Error::Unsupported(format!(
-                "{} does not tell its room: it is of an older version",
-                node
-            ))
+            Error::Unsupported(format!("{node} does not tell its room: it is of an older version"))
         })
     }
 

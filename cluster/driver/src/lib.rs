@@ -21,6 +21,7 @@
 //! | `lock` | the lock of a node pool |
 //! | `making` | parts, made and sealed at their holders |
 //! | `operating` | a cluster as its operator has it |
+//! | `plan` | which parts of several processes get which numbers |
 //! | `session` | this process as a maker |
 //! | [`trees`] | subtrees as users have them |
 //! | `worker` | what a node does with its pool that may take long |
@@ -41,6 +42,7 @@ mod lock;
 mod making;
 pub mod node;
 mod operating;
+mod plan;
 pub mod reading;
 mod routes;
 mod session;

@@ -50,7 +50,7 @@ impl Cluster {
         let wanted =
             Wanted::Box { offsets: slab.offsets().to_vec(), counts: slab.counts().to_vec() };
         let mut copy = BoxCopy { slab, item: 0, out, filled: None };
-        let (manifest, modified) = self.read(path, wanted, &mut copy)?;
+        let (manifest, modified) = self.read(path, &wanted, &mut copy)?;
         if manifest.array().is_none() {
             return Err(Error::Argument(format!("{path:?} is a subtree, and no array")));
         }
@@ -66,7 +66,7 @@ impl Cluster {
     pub fn read(
         &self,
         path: &str,
-        wanted: Wanted,
+        wanted: &Wanted,
         sink: &mut dyn Sink,
     ) -> Result<(Manifest, Revision)> {
         let deadline = now() + self.deadline;
