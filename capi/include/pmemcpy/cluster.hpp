@@ -249,15 +249,17 @@ public:
         begin();
     }
 
-    // Publishes, and closes the cluster; all together.
+    // Publishes, and closes the cluster; all together. Where it cannot be published yet, it stays
+    // open, and what was stored is kept.
     void finish() {
         if (!cluster_ || !is_own()) return;
         try {
             publish_all();
         } catch (...) {
-            if (share_) end(false);
-            close();
-            peers_.reset();
+            if (!share_) {
+                close();
+                peers_.reset();
+            }
             throw;
         }
         // Nobody ends serving while another publishes.
@@ -368,7 +370,9 @@ private:
                                           sealed_texts.data()));
             });
         } catch (const engram::Error &error) {
-            const bool passes = error.status() == ENGRAM_STATUS_BUSY && !is_forsaken_;
+            const std::string what = error.what();
+            const bool passes = !is_forsaken_ && (what.find("CoordinatorError: ") < what.npos ||
+                                                  what.find("NodeAwayError: ") < what.npos);
             // What may be published is not given back: its holder knows whether it has a name.
             if (is_sealing || !passes) end(is_asked);
             throw;

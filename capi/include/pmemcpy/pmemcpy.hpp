@@ -94,10 +94,11 @@ public:
     }
 
     // Closes the pool. What is stored is there without it. A cluster is published, and closed by
-    // all ranks together.
+    // all ranks together; where etcd or a node is away it stays open, for another try.
     void munmap() {
-        if (const auto cluster = std::move(cluster_)) {
-            cluster->finish();
+        if (cluster_) {
+            cluster_->finish();
+            cluster_ = detail::ClusterHandle();
             return;
         }
         root_.reset();
