@@ -42,9 +42,11 @@ def lines(setting: Setting) -> Iterator[Line]:
     subprocess.run([*words, *build.engram_flags(prefix)], check=True)  # noqa: S603 - our own words
     size = f"{mib * rounds + 64} MiB"
     found: dict[str, list[list[float]]] = {"cluster": [], "pool": []}
-    for _ in range(launches):
-        with Rig(setting.folder, RANKS, size) as rig:
-            state = _known(setting.folder, rig)
+    for launch in range(launches):
+        folder = setting.folder / f"launch{launch}"
+        folder.mkdir()
+        with Rig(folder, RANKS, size, NAME) as rig:
+            state = _known(folder, rig)
             at_hosts = ("unshare", "--uts", "sh", "-c", AT_HOST, "sh")
             found["cluster"] += _run(
                 [*at_hosts, str(program), "engram://bench"], mib, rounds, state
@@ -88,7 +90,8 @@ def _loaded(mib: int, rounds: int, found: dict[str, list[list[float]]]) -> Line:
 def _run(command: list[str], mib: int, rounds: int, state: dict[str, str]) -> list[list[float]]:
     done = subprocess.run(  # noqa: S603 - our own words
         [*MPIRUN, "-n", str(RANKS), *command, str(mib), str(rounds)],
-        env={**os.environ, **state},
+        # A rank that waits for another leaves its processor to those that work.
+        env={**os.environ, "OMPI_MCA_mpi_yield_when_idle": "1", **state},
         capture_output=True,
         text=True,
         check=False,

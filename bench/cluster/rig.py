@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 TTL_S = 6.0
 PATIENCE_S = 60.0
 SERVE = """
-import sys, engram.cluster
-pool, size, etcd, ttl = sys.argv[1:]
+import ctypes, socket, sys, engram.cluster
+pool, size, etcd, ttl, name = sys.argv[1:]
+if name:
+    assert ctypes.CDLL(None).unshare(0x04000000) == 0, "no namespace of host names"
+    socket.sethostname(name)
 node = engram.cluster.serve(
     "bench", pool=pool, size=size, etcd=[etcd], host="127.0.0.1", ttl=float(ttl))
 node.wait()
@@ -33,8 +36,9 @@ node.stop()
 class Rig:
     """An etcd and the nodes of the cluster "bench", which end with the block."""
 
-    def __init__(self, folder: Path, nodes: int, size: str) -> None:
-        self.folder, self._count, self._size = folder, nodes, size
+    def __init__(self, folder: Path, nodes: int, size: str, host: str = "") -> None:
+        """Say how many nodes; with `host`, which takes root, each is on a host of that name."""
+        self.folder, self._count, self._size, self._host = folder, nodes, size, host
         self._last = contextlib.ExitStack()
         self.etcd = ""
         self.nodes: list[subprocess.Popen[str]] = []
@@ -92,7 +96,8 @@ class Rig:
         raise OSError(f"etcd does not answer at {client}: {self.folder / 'etcd.log'} says why")
 
     def _serve(self, number: int) -> subprocess.Popen[str]:
-        words = [str(self.pool(number)), self._size, self.etcd, str(TTL_S)]
+        host = f"{self._host}{number}" if self._host else ""
+        words = [str(self.pool(number)), self._size, self.etcd, str(TTL_S), host]
         process = subprocess.Popen(  # noqa: S603 - our own words
             [sys.executable, "-c", SERVE, *words],
             stdin=subprocess.PIPE,
