@@ -256,6 +256,8 @@ def test_ranks_need_no_python(programs: dict[str, Path], prefix: Path, ranks: Ra
     library = prefix / "lib/libengram_cluster.so"
     for needed in (programs["cluster"], library, prefix / "lib/libengram.so"):
         assert "python" not in native.run("ldd", needed)
+    if sys.base_prefix in {"/", "/usr"}:
+        pytest.skip("this Python lies where everything else does: it cannot be hidden")
     # On a host that has none: what is run there finds nothing at its place.
     hidden = f"mount -t tmpfs none {sys.base_prefix} && ! {sys.executable} -c pass 2>/dev/null"
     program: list[str | Path] = ["sh", "-c", f'{hidden} && exec "$0" "$@"', programs["cluster"]]
