@@ -443,7 +443,7 @@ inline std::shared_ptr<ClusterMap> alone(const std::string &path) {
                 try {
                     if (!map->is_forsaken()) map->finish();
                 } catch (const std::exception &error) {
-                    std::fprintf(stderr, "engram: %s: %s\n", "what was stored is not published",
+                    std::fprintf(stderr, "engram: what was stored is not published: %s\n",
                                  error.what());
                     std::abort();
                 }
