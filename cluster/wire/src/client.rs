@@ -90,6 +90,11 @@ impl Client {
         Client { tls: tls.cloned(), kept: Mutex::default(), process: std::process::id() }
     }
 
+    /// Whether what is received is what the socket gives, and not decrypted.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.tls.is_none()
+    }
+
     /// Asks at `HOST:PORT` for a path, as it stands in a request ([`crate::target`]), and reads the
     /// answer, whatever its status.
     ///

@@ -21,6 +21,7 @@
 #![deny(missing_docs)]
 
 pub mod authority;
+mod bounce;
 pub mod client;
 pub mod error;
 pub mod identity;

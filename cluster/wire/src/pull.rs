@@ -5,7 +5,8 @@
 //! the expected length in common, and the `ETag` that came first, which is sent with each further
 //! request; anything else is [`Error::Changed`].
 //!
-//! The socket's bytes go straight into the caller's memory. The checksum is computed over each
+//! The socket's bytes go straight into the caller's memory, or by way of a
+//! buffer in the cache (`bounce.rs`) where that is faster. The checksum is computed over each
 //! piece right after it has come, while it is in the processor's cache. Several connections divide
 //! the memory among them; their checksum is computed once all has come.
 
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use engram_base::checksum::RunningChecksum;
 use engram_base::mutex::lock;
 
+use crate::bounce::Bounce;
 use crate::client::exchange::{Exchange, Framing, Head};
 use crate::client::{Client, head_of};
 use crate::error::{Error, Result};
@@ -336,11 +338,23 @@ impl Common<'_> {
         progress: &mut Progress<'_>,
     ) -> Result<()> {
         let (mut since, mut came) = (Instant::now(), 0);
+        let begun = part.from + part.filled as u64;
+        let mut bounce = Bounce::needed(&part.into[part.filled..], begun, PIECE);
+        // What is decrypted does not come from the kernel.
+        bounce = bounce.filter(|_| self.client.is_plain());
         while part.filled < part.into.len() {
             let patience = since + self.how.slowest_within;
             let room = part.into.len() - part.filled;
             let into = &mut part.into[part.filled..][..room.min(PIECE)];
-            let len = match exchange.receive(into, patience.min(self.until)) {
+            let until = patience.min(self.until);
+            let received = match &mut bounce {
+                None => exchange.receive(into, until),
+                Some(bounce) => {
+                    let from = part.from + part.filled as u64;
+                    bounce.receive(into, from, |buffer| exchange.receive(buffer, until))
+                }
+            };
+            let len = match received {
                 Ok(0) => {
                     let address = exchange.link.address();
                     return Err(Error::Broken(format!("{address} broke off amid its answer")));
