@@ -38,20 +38,31 @@ def lines(setting: Setting) -> Iterator[Line]:
 
 
 def looked_at(setting: Setting, cluster: clusters.Cluster, nbytes: int) -> Line:
-    """Compare the mean of a part in this node's pool with that of an array of a pool."""
+    """Compare view and mean of a part in this node's pool with those of an array of a pool."""
     values = np.random.default_rng(1).random(nbytes // 8)
     parts = cluster.put("mean/T", np.concatenate([values] * NODES), parts=(NODES,))
     own = next(part for part in parts.local_parts())
     line = Line(
-        f"mean of {nbytes // MIB} MiB that lie here",
+        f"view and mean of {nbytes // MIB} MiB that lie here",
         "ms",
-        [Bound("engram", "one-node pool", "speed", 0.95)],
+        [
+            Bound("part", "one-node pool", "speed", 0.95),
+            Bound("part, its name looked up", "object, its name looked up", "show"),
+        ],
     )
     with engram.create(setting.folder / "alone", f"{2 * nbytes // MIB + 64} MiB") as pool:
         pool["T"] = values
+        alone = pool["T"]
         contestants = [
-            Contestant("engram", lambda: timed(lambda: cluster["mean/T"].view(own.box).mean())),
-            Contestant("one-node pool", lambda: timed(pool["T"][...].mean)),
+            Contestant("part", lambda: timed(lambda: parts.view(own.box).mean())),
+            Contestant("one-node pool", lambda: timed(lambda: alone.view().mean())),
+            Contestant(
+                "part, its name looked up",
+                lambda: timed(lambda: cluster["mean/T"].view(own.box).mean()),
+            ),
+            Contestant(
+                "object, its name looked up", lambda: timed(lambda: pool["T"].view().mean())
+            ),
         ]
         measure(line, contestants, setting.rounds)
     cluster.remove("mean/T")

@@ -30,6 +30,7 @@
 
 #![deny(missing_docs)]
 
+mod box_copy;
 pub mod calls;
 pub mod clock;
 pub mod cluster;
@@ -43,7 +44,7 @@ mod making;
 pub mod node;
 mod operating;
 mod plan;
-pub mod reading;
+mod reading;
 mod routes;
 mod session;
 pub mod together;

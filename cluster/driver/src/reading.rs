@@ -1,21 +1,23 @@
-//! Reading: parts are fetched from their holders, and go where they are wanted.
+//! Reading: parts are fetched from their holders, and [copied](crate::box_copy) to the box.
 //!
-//! A part that is wanted as a whole, and whose place is in one piece, is fetched right into it.
+//! Of a part of which the box has at most half, only the bytes from the first to the last that it
+//! has are fetched. The checksum is that of the whole part, so such bytes are not compared with it,
+//! as those of a view are not.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use engram_base::error::{Error as StoreError, Kind};
 use engram_base::slab::Slab;
-use engram_parts::{Looked, PartName, dtype};
+use engram_parts::PartName;
 use engram_protocol::clock::Moment;
 use engram_protocol::coordinator::Revision;
-use engram_protocol::manifest::{Boxes, Holder, Manifest, Part};
+use engram_protocol::manifest::{Holder, Manifest};
 use engram_protocol::map::{Map, Standing};
 use engram_protocol::read::{Failure, Fetch, Fetched, Read, Step, Wanted};
 use engram_protocol::{Action, Rules};
-use engram_wire::{Error as WireError, Pull};
+use engram_wire::{Error as WireError, Pull, Within};
 
+use crate::box_copy::{BoxCopy, GotPart, Place};
 use crate::clock::now;
 use crate::cluster::{Cluster, LOOK_EVERY};
 use crate::error::{Error, Result};
@@ -23,33 +25,13 @@ use crate::error::{Error, Result};
 /// Parts that are fetched at once.
 const FETCHES: usize = 8;
 
-/// The bytes of a part that was read.
-pub enum GotPart {
-    /// They lie in the pool of this host's node.
-    Here(Looked),
-    /// They were fetched.
-    Came(Vec<u8>),
-    /// They were fetched to their place.
-    InPlace,
-}
-
-/// Where parts go that are read.
-pub trait Sink {
-    /// Memory for parts that are fetched right to their place: one for each of these, or none. What
-    /// it holds counts only once the part is taken.
-    fn places(&mut self, manifest: &Manifest, parts: &[u32]) -> Result<Vec<Option<&mut [u8]>>>;
-
-    /// Takes a part.
-    fn take(&mut self, manifest: &Manifest, part: u32, got: &GotPart) -> Result<()>;
-}
-
 impl Cluster {
     /// Reads a box of an array into memory of its shape. What no part covers is fill. On an error
     /// the memory has anything.
     pub fn load(&self, path: &str, slab: &Slab, out: &mut [u8]) -> Result<(Manifest, Revision)> {
         let wanted =
             Wanted::Box { offsets: slab.offsets().to_vec(), counts: slab.counts().to_vec() };
-        let mut copy = BoxCopy { slab, item: 0, out, filled: None };
+        let mut copy = BoxCopy::new(slab, out);
         let (manifest, modified) = self.read(path, &wanted, &mut copy)?;
         if manifest.array().is_none() {
             return Err(Error::Argument(format!("{path:?} is a subtree, and no array")));
@@ -59,19 +41,19 @@ impl Cluster {
         Ok((manifest, modified))
     }
 
-    /// Reads parts of a name, each given to the sink as it comes. Where the name is replaced
-    /// meanwhile, it begins anew with other parts, of another manifest.
+    /// Reads parts of a name, each copied as it comes. Where the name is replaced meanwhile, it
+    /// begins anew with other parts, of another manifest.
     ///
     /// A node that is back, and has yet to enter its parts, is waited for until the deadline.
-    pub fn read(
+    fn read(
         &self,
         path: &str,
         wanted: &Wanted,
-        sink: &mut dyn Sink,
+        copy: &mut BoxCopy<'_>,
     ) -> Result<(Manifest, Revision)> {
         let deadline = now() + self.deadline;
         loop {
-            let (map, why) = match self.read_once(path, wanted.clone(), sink, deadline)? {
+            let (map, why) = match self.read_once(path, wanted.clone(), copy, deadline)? {
                 Ok(found) => return Ok(found),
                 Err(failed) => failed,
             };
@@ -91,7 +73,7 @@ impl Cluster {
         &self,
         path: &str,
         wanted: Wanted,
-        sink: &mut dyn Sink,
+        copy: &mut BoxCopy<'_>,
         deadline: Moment,
     ) -> Result<std::result::Result<(Manifest, Revision), (Map, Failure)>> {
         let own = self.own_node().map(str::to_owned);
@@ -127,7 +109,7 @@ impl Cluster {
                     fetches.retain(|fetch| manifest.parts_uuid() == fetch.uuid);
                     // As many as run at once: what they bring is taken before others begin.
                     let asked: Vec<Fetch> = fetches.drain(..fetches.len().min(FETCHES)).collect();
-                    for (attempt, end) in self.fetch_all(&asked, &manifest, sink, deadline)? {
+                    for (attempt, end) in self.fetch_all(&asked, &manifest, copy, deadline)? {
                         left.extend(machine.fetched(now(), attempt, end));
                     }
                 }
@@ -143,11 +125,11 @@ impl Cluster {
         &self,
         fetches: &[Fetch],
         manifest: &Manifest,
-        sink: &mut dyn Sink,
+        copy: &mut BoxCopy<'_>,
         deadline: Moment,
     ) -> Result<Vec<(u64, Fetched)>> {
         let numbers: Vec<u32> = fetches.iter().map(|fetch| fetch.part).collect();
-        let places = sink.places(manifest, &numbers)?;
+        let places = copy.places(manifest, &numbers)?;
         let one = |fetch: &Fetch, place| self.fetch(fetch, manifest, place, deadline);
         let got: Vec<Result<GotPart>> = if let [only] = fetches {
             places.into_iter().map(|place| one(only, place)).collect()
@@ -163,7 +145,7 @@ impl Cluster {
         for (fetch, got) in fetches.iter().zip(got) {
             let end = match got {
                 Ok(got) => {
-                    sink.take(manifest, fetch.part, &got)?;
+                    copy.take(manifest, fetch.part, &got)?;
                     Fetched::Whole
                 }
                 Err(Error::NotFound(_)) => Fetched::NotThere,
@@ -175,12 +157,12 @@ impl Cluster {
         Ok(ends)
     }
 
-    /// Fetches one part: in place if it lies here.
+    /// Fetches what is wanted of one part, or looks at it where it lies here.
     fn fetch(
         &self,
         fetch: &Fetch,
         manifest: &Manifest,
-        place: Option<&mut [u8]>,
+        place: Place<'_>,
         deadline: Moment,
     ) -> Result<GotPart> {
         let missing = || Error::NotFound(format!("part {} of {}", fetch.part, fetch.uuid));
@@ -191,31 +173,34 @@ impl Cluster {
         }
         let boxes = manifest.array().ok_or_else(missing)?;
         let part = boxes.parts.get(fetch.part as usize).ok_or_else(missing)?;
-        let nbytes = nbytes_of(boxes, part)? as usize;
+        let Place { from, len, total, memory } = place;
         let mut own = Vec::new();
-        let (into, is_placed) = match place {
-            Some(place) if place.len() == nbytes => (place, true),
-            _ => {
-                own.try_reserve_exact(nbytes).map_err(|_| {
-                    Error::Argument(format!("there is no memory for a part of {nbytes} bytes"))
-                })?;
-                own.resize(nbytes, 0);
-                (own.as_mut_slice(), false)
-            }
+        let is_placed = memory.is_some();
+        let into = if let Some(memory) = memory {
+            memory
+        } else {
+            own.try_reserve_exact(len).map_err(|_| {
+                Error::Argument(format!("there is no memory for {len} bytes of a part"))
+            })?;
+            own.resize(len, 0);
+            own.as_mut_slice()
         };
         let target = format!("/parts/{}/{}?member={:x}", fetch.uuid, fetch.part, fetch.member);
         let how = Pull {
+            within: Some(Within { from, total }),
             etag: Some(format!("\"{}/{}\"", fetch.uuid, fetch.part)),
             deadline: deadline - now(),
             ..Pull::default()
         };
+        let is_whole = len as u64 == total;
+        let sum = part.checksum.filter(|_| is_whole);
         let go_on = &mut |_| std::ops::ControlFlow::Continue(());
         match self.wire.pull(&[&fetch.address], &target, into, &how, go_on) {
-            Ok(pulled) if part.checksum.is_some_and(|sum| sum != pulled.checksum) => {
+            Ok(pulled) if sum.is_some_and(|sum| sum != pulled.checksum) => {
                 Err(Error::Corrupt(format!("{} sent other bytes", fetch.address)))
             }
             Ok(_) if is_placed => Ok(GotPart::InPlace),
-            Ok(_) => Ok(GotPart::Came(own)),
+            Ok(_) => Ok(GotPart::Came { from, bytes: own }),
             Err(WireError::Refused { status: 404, .. } | WireError::Changed(_)) => Err(missing()),
             Err(error) => Err(Error::NodeAway(error.to_string())),
         }
@@ -248,134 +233,5 @@ impl Cluster {
             Failure::Unreadable(why) => Error::Corrupt(format!("{path:?}: {why}")),
             Failure::Coordinator => self.no_coordinator(),
         }
-    }
-}
-
-fn nbytes_of(boxes: &Boxes, part: &Part) -> Result<u64> {
-    let item = dtype::of_text(&boxes.dtype)?.itemsize();
-    let nbytes = part.counts.iter().try_fold(item, |all, count| all.checked_mul(*count));
-    nbytes.filter(|nbytes| i64::try_from(*nbytes).is_ok()).ok_or_else(|| {
-        Error::Corrupt(format!("a part of {:?} items has more than memory can have", part.counts))
-    })
-}
-
-/// Parts, copied into the memory of a box.
-struct BoxCopy<'a> {
-    slab: &'a Slab,
-    item: u64,
-    out: &'a mut [u8],
-    /// Of which manifest what no part covers was filled.
-    filled: Option<String>,
-}
-
-impl Sink for BoxCopy<'_> {
-    fn places(&mut self, manifest: &Manifest, parts: &[u32]) -> Result<Vec<Option<&mut [u8]>>> {
-        self.begin(manifest)?;
-        let Some(boxes) = manifest.array() else { return Ok(parts.iter().map(|_| None).collect()) };
-        let mut ranges: Vec<(usize, Range<usize>)> = Vec::new();
-        for (at, number) in parts.iter().enumerate() {
-            ranges.extend(self.place_of(&boxes.parts[*number as usize])?.map(|range| (at, range)));
-        }
-        ranges.sort_by_key(|(_, range)| range.start);
-        let mut places: Vec<Option<&mut [u8]>> = parts.iter().map(|_| None).collect();
-        let (mut rest, mut begin) = (&mut *self.out, 0);
-        for (at, range) in ranges {
-            let (before, after) = std::mem::take(&mut rest).split_at_mut(range.end - begin);
-            places[at] = Some(&mut before[range.start - begin..]);
-            (rest, begin) = (after, range.end);
-        }
-        Ok(places)
-    }
-
-    fn take(&mut self, manifest: &Manifest, number: u32, got: &GotPart) -> Result<()> {
-        let Some(boxes) = manifest.array() else { return Ok(()) };
-        let part = &boxes.parts[number as usize];
-        let (source, target) = self.common(part)?;
-        // Both have the same items in the same order; runs of one may be longer than the other's.
-        let mut sources = source.runs(self.item).map(|run| (run.array, run.len));
-        let mut targets = target.runs(self.item).map(|run| (run.array, run.len));
-        let (mut one, mut other) = (sources.next(), targets.next());
-        while let (Some((from, n)), Some((to, m))) = (one, other) {
-            let len = n.min(m);
-            let place = &mut self.out[to as usize..(to + len) as usize];
-            match got {
-                GotPart::Here(bytes) => bytes.copy_out(from as usize, place),
-                GotPart::Came(bytes) => {
-                    place.copy_from_slice(&bytes[from as usize..][..place.len()]);
-                }
-                GotPart::InPlace => return Ok(()),
-            }
-            one = if n == len { sources.next() } else { Some((from + len, n - len)) };
-            other = if m == len { targets.next() } else { Some((to + len, m - len)) };
-        }
-        Ok(())
-    }
-}
-
-impl BoxCopy<'_> {
-    /// What a part and the box have in common, as boxes of each.
-    fn common(&self, part: &Part) -> Result<(Slab, Slab)> {
-        let from = |dim: usize| part.offsets[dim].max(self.slab.offsets()[dim]);
-        let to = |dim: usize| {
-            (part.offsets[dim] + part.counts[dim])
-                .min(self.slab.offsets()[dim] + self.slab.counts()[dim])
-        };
-        let dims = part.counts.len();
-        let counts: Vec<u64> = (0..dims).map(|dim| to(dim) - from(dim)).collect();
-        let within =
-            |begins: &[u64]| -> Vec<u64> { (0..dims).map(|dim| from(dim) - begins[dim]).collect() };
-        let source = Slab::new(&part.counts, &within(&part.offsets), &counts)?;
-        let target = Slab::new(self.slab.counts(), &within(self.slab.offsets()), &counts)?;
-        Ok((source, target))
-    }
-
-    /// Where a part lies in the memory, if all of it does, in one piece.
-    fn place_of(&self, part: &Part) -> Result<Option<Range<usize>>> {
-        let (source, target) = self.common(part)?;
-        let nbytes = source.elements() * self.item;
-        let mut runs = target.runs(self.item);
-        let is_whole = source.counts() == part.counts && nbytes > 0;
-        Ok(match (runs.next(), runs.next()) {
-            (Some(run), None) if is_whole && run.len == nbytes => {
-                Some(run.array as usize..(run.array + run.len) as usize)
-            }
-            _ => None,
-        })
-    }
-
-    /// Looks at a manifest before the first of its parts comes. Memory of items that no part covers
-    /// is filled.
-    fn begin(&mut self, manifest: &Manifest) -> Result<()> {
-        let Some(boxes) = manifest.array() else { return Ok(()) };
-        if self.filled.as_deref() == Some(&manifest.uuid) {
-            return Ok(());
-        }
-        self.item = dtype::of_text(&boxes.dtype)?.itemsize();
-        let nbytes = self.slab.elements() * self.item;
-        if self.out.len() as u64 != nbytes || self.slab.shape() != boxes.shape {
-            return Err(Error::Argument(format!(
-                "the memory has {} bytes for {:?} items of shape {:?}; the array has shape {:?} \
-                 and dtype {}",
-                self.out.len(),
-                self.slab.counts(),
-                self.slab.shape(),
-                boxes.shape,
-                boxes.dtype
-            )));
-        }
-        self.filled = Some(manifest.uuid.clone());
-        let mut covered = 0;
-        let (offsets, counts) = (self.slab.offsets(), self.slab.counts());
-        for part in boxes.parts.iter().filter(|part| part.overlaps(offsets, counts)) {
-            covered += self.common(part)?.0.elements();
-        }
-        match &boxes.fill {
-            _ if covered == self.slab.elements() => {}
-            Some(fill) if fill.len() as u64 == self.item => {
-                self.out.chunks_exact_mut(fill.len()).for_each(|item| item.copy_from_slice(fill));
-            }
-            _ => self.out.fill(0),
-        }
-        Ok(())
     }
 }

@@ -169,15 +169,18 @@ fn what_one_publishes_all_read() {
             );
         }
     }
-    // Columns: pieces of rows of several parts.
-    let slab = Slab::new(&[ROWS, COLUMNS], &[90, 7], &[220, 3]).unwrap();
-    let mut out = vec![0; 220 * 3 * 8];
-    reader.load("run/T", &slab, &mut out).unwrap();
-    let expected: Vec<u8> = (90..310_u64)
-        .flat_map(|row| (7..10).map(move |column| row * 10_000 + column))
-        .flat_map(u64::to_le_bytes)
-        .collect();
-    assert_eq!(out, expected);
+    // Pieces of rows of several parts; pieces of parts, of which little or most is wanted.
+    for (rows, columns) in
+        [(90..310, 7..10), (5..6, 69..70), (10..49, 0..70), (10..61, 0..70), (199..201, 3..70)]
+    {
+        let counts = [rows.end - rows.start, columns.end - columns.start];
+        let slab = Slab::new(&[ROWS, COLUMNS], &[rows.start, columns.start], &counts).unwrap();
+        let mut out = vec![0; (counts[0] * counts[1] * 8) as usize];
+        reader.load("run/T", &slab, &mut out).unwrap();
+        let row = |row: u64| columns.clone().map(move |column| row * 10_000 + column);
+        let expected: Vec<u8> = rows.flat_map(row).flat_map(u64::to_le_bytes).collect();
+        assert_eq!(out, expected);
+    }
 
     // Two see the same generation: one publishes, the other is told.
     let (one, other) =

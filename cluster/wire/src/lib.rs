@@ -36,6 +36,6 @@ pub use client::{Answer, Ask, Client};
 pub use error::{Error, Result};
 pub use identity::{Identity, Who};
 pub use message::{Content, FileRange, Handler, Headers, Method, Request, Response};
-pub use pull::{Pull, Pulled};
+pub use pull::{Pull, Pulled, Within};
 pub use server::{Limits, Server};
 pub use tls::Tls;

@@ -31,9 +31,20 @@ const LEAST_EACH: usize = 4 << 20;
 /// How much of a refusal is read.
 const REFUSAL: u64 = 4 << 10;
 
+/// Which bytes are pulled, where they are not all that are at a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Within {
+    /// Where they begin.
+    pub from: u64,
+    /// How many there are at the path.
+    pub total: u64,
+}
+
 /// How bytes are pulled.
 #[derive(Clone, Debug)]
 pub struct Pull {
+    /// Which are pulled; none: all.
+    pub within: Option<Within>,
     /// What the bytes' `ETag` must be, if that is known.
     pub etag: Option<String>,
     /// Headers that each request has.
@@ -57,6 +68,7 @@ pub struct Pull {
 impl Default for Pull {
     fn default() -> Self {
         Pull {
+            within: None,
             etag: None,
             headers: Headers::default(),
             deadline: Duration::from_secs(600),
@@ -97,7 +109,7 @@ pub struct Tried {
 pub type Progress<'a> = dyn FnMut(u64) -> ControlFlow<()> + 'a;
 
 impl Client {
-    /// Fills memory with the bytes at a path, from these holders, the first one first.
+    /// Fills memory with bytes at a path, from these holders, the first one first.
     ///
     /// On an error the memory has some of the bytes, and no telling which. If every holder fails,
     /// the error is the last one's.
@@ -109,12 +121,13 @@ impl Client {
         how: &Pull,
         progress: &mut Progress<'_>,
     ) -> Result<Pulled> {
+        let all = Within { from: 0, total: into.len() as u64 };
         let common = Common {
+            within: how.within.unwrap_or(all),
             client: self,
             holders,
             path,
             how,
-            total: into.len() as u64,
             until: Instant::now() + how.deadline,
             etag: Mutex::new(how.etag.clone()),
             got: AtomicU64::new(0),
@@ -134,7 +147,7 @@ struct Common<'a> {
     holders: &'a [&'a str],
     path: &'a str,
     how: &'a Pull,
-    total: u64,
+    within: Within,
     until: Instant,
     etag: Mutex<Option<String>>,
     got: AtomicU64,
@@ -159,7 +172,8 @@ impl Common<'_> {
         }
         let count = self.how.connections.min(into.len() / LEAST_EACH).max(1);
         if count == 1 {
-            let mut part = Part { into, from: 0, filled: 0, sum: Some(RunningChecksum::new()) };
+            let mut part =
+                Part { into, from: self.within.from, filled: 0, sum: Some(RunningChecksum::new()) };
             let tried = self.fill(&mut part, progress)?;
             let sum = part.sum.unwrap_or_default();
             return Ok((sum.word(), tried));
@@ -167,7 +181,7 @@ impl Common<'_> {
         let each = into.len().div_ceil(count);
         let tried = std::thread::scope(|scope| {
             let mut parts = into.chunks_mut(each).enumerate().map(|(number, into)| {
-                let from = (number * each) as u64;
+                let from = self.within.from + (number * each) as u64;
                 Part { into, from, filled: 0, sum: None }
             });
             let first = parts.next();
@@ -249,7 +263,7 @@ impl Common<'_> {
         let from = part.from + part.filled as u64;
         let end = part.from + part.into.len() as u64;
         // Of nothing there is no range.
-        if self.total > 0 {
+        if self.within.total > 0 {
             headers.push("Range", format!("bytes={from}-{}", end - 1));
         }
         if let Some(etag) = &*lock(&self.etag) {
@@ -291,7 +305,10 @@ impl Common<'_> {
             412 => return changed("is another one now".into()),
             416 => {
                 let range = head.headers.get("content-range").unwrap_or("of another length");
-                return changed(format!("is {range}, where {} bytes were expected", self.total));
+                return changed(format!(
+                    "is {range}, where {} bytes were expected",
+                    self.within.total
+                ));
             }
             status => {
                 let until = self.until.min(Instant::now() + self.how.slowest_within);
@@ -311,8 +328,11 @@ impl Common<'_> {
                 _ => return Err(odd(address, "an answer without a length")),
             },
         };
-        if total != self.total {
-            return changed(format!("has {total} bytes, where {} were expected", self.total));
+        if total != self.within.total {
+            return changed(format!(
+                "has {total} bytes, where {} were expected",
+                self.within.total
+            ));
         }
         if begins != from || framed != Framing::Length(end - from) {
             return Err(odd(address, "another range than was asked for"));

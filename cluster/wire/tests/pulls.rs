@@ -12,7 +12,9 @@ use std::time::Duration;
 use common::{
     SHORT, from_of, giving, holder, of_file, partial, pattern, plain, pull, serve, silent, sum,
 };
-use engram_wire::{Authority, Client, Content, Error, Limits, Pull, Request, Response, Tls};
+use engram_wire::{
+    Authority, Client, Content, Error, Limits, Pull, Request, Response, Tls, Within,
+};
 
 #[test]
 fn all_bytes_come_with_their_checksum() {
@@ -39,6 +41,36 @@ fn all_bytes_come_with_their_checksum() {
         assert_eq!((given, pulled.requests), (9 << 20, connections.min(2) as u64));
         assert!(told <= 9 << 20);
     }
+}
+
+#[test]
+fn a_piece_of_the_bytes_comes_wherever_its_place_lies_within_a_page() {
+    let (bytes, handler) = giving(9 << 20);
+    let server = serve(None, Limits::default(), handler);
+    let (client, address) = (Client::new(None), server.address().to_string());
+    let total = bytes.len() as u64;
+    let mut memory = vec![0; bytes.len() + 8192];
+    for (from, len, ahead) in [
+        (0, 9 << 20, 16),
+        (4096, 5 << 20, 63),
+        (4095, 300_000, 1),
+        (77, (9 << 20) - 77, 77),
+        (8_000_000, 1, 0),
+    ] {
+        for connections in [1, 2] {
+            let page = memory.as_ptr().addr().wrapping_neg() % 4096;
+            let into = &mut memory[page + ahead..][..len];
+            into.fill(0);
+            let within = Some(Within { from, total });
+            let pulled =
+                pull(&client, &[&address], into, &Pull { within, connections, ..Pull::default() });
+            assert!(into == &bytes[from as usize..][..len], "{from} {len} {ahead}");
+            assert_eq!(pulled.unwrap().checksum, sum(into));
+        }
+    }
+    let within = Some(Within { from: 5, total: total + 1 });
+    let other = pull(&client, &[&address], &mut [0; 3], &Pull { within, ..Pull::default() });
+    assert!(matches!(other, Err(Error::Changed(_))), "{other:?}");
 }
 
 #[test]

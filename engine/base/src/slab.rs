@@ -87,6 +87,20 @@ impl Slab {
         self.counts.iter().product()
     }
 
+    /// From its first byte in the array to behind its last one, for items of so many bytes.
+    pub fn span(&self, item: u64) -> Range<u64> {
+        if self.elements() == 0 {
+            return 0..0;
+        }
+        let (mut first, mut last, mut stride) = (0, 0, item);
+        for dim in (0..self.shape.len()).rev() {
+            first += self.offsets[dim] * stride;
+            last += (self.offsets[dim] + self.counts[dim] - 1) * stride;
+            stride *= self.shape[dim];
+        }
+        first..last + item
+    }
+
     /// Its runs, in the order in which they lie, for items of so many bytes.
     pub fn runs(&self, item: u64) -> Runs<'_> {
         let ndim = self.shape.len();

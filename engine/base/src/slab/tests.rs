@@ -80,3 +80,18 @@ fn a_box_beyond_the_array_is_refused_with_what_was_asked() {
         assert!(error.message().contains("[4, 6]"), "{error}");
     }
 }
+
+#[test]
+fn a_span_goes_from_the_first_run_to_the_end_of_the_last() {
+    for (shape, offsets, counts) in [
+        (vec![4, 5, 6], vec![1, 2, 3], vec![2, 3, 1]),
+        (vec![4, 5, 6], vec![3, 0, 0], vec![1, 5, 6]),
+        (vec![7], vec![2], vec![4]),
+        (vec![], vec![], vec![]),
+    ] {
+        let slab = Slab::new(&shape, &offsets, &counts).unwrap();
+        let (first, last) = (slab.runs(8).next().unwrap(), slab.runs(8).last().unwrap());
+        assert_eq!(slab.span(8), first.array..last.array + last.len, "{shape:?}");
+    }
+    assert_eq!(Slab::new(&[4, 5], &[1, 2], &[2, 0]).unwrap().span(8), 0..0);
+}
