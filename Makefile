@@ -80,7 +80,7 @@ bench-posix: $(BIN)/.built ## Files by Fs and a mount, beside tmpfs and a null F
 bench-stage: $(BIN)/.built ## Stages beside cp, rsync and the paper's Table 3 (15 minutes; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.stage $(ARGS))
 
-bench-cluster: $(BIN)/.cluster ## A cluster beside sockets, etcd, a pool and Dask (15 minutes; 2)
+bench-cluster: $(BIN)/.cluster $(BIN)/.peers-active ## A cluster beside what it stands on (15; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.cluster $(ARGS))
 
 PARTS := queries million policies index-bytes index-time search-space end-to-end

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from bench import report
-from bench.cluster import arrays, members, objects, ranks, wire
+from bench.cluster import arrays, calls, members, objects, ranks, wire
 from bench.setting import Setting
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ PARTS: dict[str, Callable[[Setting], Iterator[Line]]] = {
     "wire": wire.lines,
     "arrays": arrays.lines,
     "objects": objects.lines,
+    "calls": calls.lines,
     "members": members.lines,
     "ranks": ranks.lines,
 }

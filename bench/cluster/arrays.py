@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 NODES = 4
 MIB = 1 << 20
 TIMES = 20
+ROUNDS_COUNTED = 3
 
 
 def lines(setting: Setting) -> Iterator[Line]:
@@ -162,6 +164,28 @@ def computed(setting: Setting, rig: Rig, nbytes: int) -> Iterator[Line]:
                 Contestant("Dask's memory", partial(_computed, theirs, what)),
             ]
             yield measure(line, contestants, setting.rounds)
+        yield over_the_wire(parts, NODES * nbytes)
+
+
+def over_the_wire(parts: Any, nbytes: int) -> Line:
+    """Count what goes over loopback while Dask computes a mean of parts."""
+    rounds = []
+    for _ in range(ROUNDS_COUNTED):
+        before = _on_loopback()
+        parts.mean().compute()
+        rounds.append((_on_loopback() - before) / nbytes)
+    line = Line(
+        f"bytes over the wire for that mean of {nbytes // MIB} MiB",
+        "%",
+        [Bound("parts", "", "value", 0.01)],
+        {"parts": rounds},
+    )
+    line.remarks.append("all that this machine sent over loopback meanwhile, leases' renewals too")
+    return line
+
+
+def _on_loopback() -> int:
+    return int(Path("/sys/class/net/lo/statistics/tx_bytes").read_text(encoding="ascii"))
 
 
 def _computed(array: Any, what: str) -> float:

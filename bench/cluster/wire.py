@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
+from bench.cluster import transports
 from bench.harness import Bound, Line
 
 if TYPE_CHECKING:
@@ -34,13 +36,26 @@ def rates(mib: int, rounds: int) -> dict[str, float]:
 
 
 def lines(setting: Setting) -> Iterator[Line]:
-    """Compare a pull with loops over sockets."""
+    """Compare a pull with loops over sockets, and with how others bring arrays along."""
     mib, rounds = (128, 3) if setting.quick else (1024, 7)
     seconds = {name: mib / 1024 / rate for name, rate in rates(mib, rounds).items() if rate}
+    nbytes = mib << 20
+    for name, peer in (
+        ("Arrow Flight, copied", transports.flight(setting.folder, nbytes)),
+        ("Dask, worker to worker", transports.workers(nbytes)),
+    ):
+        try:
+            with peer as get:
+                get()
+                seconds[name] = median(get() for _ in range(rounds))
+        except ImportError as why:
+            setting.absent[name] = str(why)
     title = f"a part of {mib} MiB pulled into mapped memory, with its checksum"
     pairs = [
         Bound("pull", "bare", "speed", 0.9),
         Bound("pull", "bare with sum", "show"),
+        Bound("pull", "Arrow Flight, copied", "speed", 2),
+        Bound("pull", "Dask, worker to worker", "speed", 2),
         Bound("TLS pull", "OpenSSL 128", "speed", 0.8),
     ]
     bounds = [bound for bound in pairs if {bound.ours, bound.peer} <= seconds.keys()]
