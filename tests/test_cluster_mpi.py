@@ -90,6 +90,12 @@ with engram.cluster.open("mpi", etcd=[sys.argv[1]], pool=pool, tls="none") as cl
     if rank == 0:
         print("all is well")
 """
+SENT = """
+for line in open("/proc/net/dev").readlines()[2:]:
+    name, _, counts = line.partition(":")
+    if name.strip() != "lo":
+        print(counts.split()[8])
+"""
 GO_ON = """
 import time
 time.sleep(600)
@@ -133,6 +139,11 @@ class Ranks:
         """Run a program with so many ranks on each host."""
         return mpi.run_ranks(self._pair, per_host, command, env=self.env, code=code)
 
+    def sent(self) -> int:
+        """Count the bytes that both hosts have sent to others."""
+        lines = [line for host in self._pair for line in host.python(SENT).splitlines()]
+        return sum(int(line) for line in lines)
+
     @contextlib.contextmanager
     def served(self) -> Iterator[clusters.Cluster]:
         """Give the cluster, open in this process, while processes of the hosts serve the nodes."""
@@ -173,6 +184,27 @@ def test_the_published_program_runs_over_hosts_as_published(
         assert len({part.node for part in found.parts}) == 2
         assert cluster.verify().problems == []
         cluster.remove("usage/A")
+
+
+def test_a_slice_fetches_no_more_than_it_needs(ranks: Ranks) -> None:
+    values = np.arange(4 * 2**20, dtype=float).reshape(4, 1024, 1024)
+    with ranks.served() as cluster:
+        kept = cluster.put("slices/T", values, parts=(2, 1, 1))
+        part = values.nbytes // 2
+        assert len({each.node for each in kept.parts}) == 2
+        for box, least, most in [
+            (np.s_[0, 7, :], 8 * 1024, part // 50),
+            (np.s_[3, 100:400], 300 * 8 * 1024, part // 4),
+            # Columns: their first byte and their last one are far from each other.
+            (np.s_[1, :, 3], 8 * 1024, part * 1.1),
+            (np.s_[:, :, :], 2 * part, 2 * part * 1.1),
+        ]:
+            before = ranks.sent()
+            found = kept[box]
+            went = ranks.sent() - before
+            assert np.array_equal(found, values[box])
+            assert least <= went <= most, (box, went)
+        cluster.remove("slices/T")
 
 
 @pytest.mark.parametrize("per_host", [1, 2])
