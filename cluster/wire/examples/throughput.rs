@@ -21,7 +21,7 @@ use std::time::Instant;
 use engram_base::checksum::RunningChecksum;
 use engram_wire::{
     Ask, Authority, Client, Content, FileRange, Handler, Limits, Pull, Request, Response, Server,
-    Tls,
+    Tls, Within,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -132,9 +132,16 @@ fn bare(source: &Path, into: &mut [u8], sums: bool) -> f64 {
     })
 }
 
+/// Memory that begins where that of `malloc` does: 16 bytes behind the beginning of a page.
+fn of_malloc(into: &mut Mapped) -> &mut [u8] {
+    &mut into.bytes()[16..]
+}
+
 fn pulled(client: &Client, server: &Server, into: &mut [u8], connections: usize) -> f64 {
     let address = server.address().to_string();
-    let how = Pull { connections, ..Pull::default() };
+    let total = into.len().next_multiple_of(1 << 20) as u64;
+    let within = Some(Within { from: 0, total });
+    let how = Pull { within, connections, ..Pull::default() };
     client.get(&address, "/small", &Ask::default()).expect("a connection");
     let begun = Instant::now();
     client
@@ -250,10 +257,12 @@ fn main() {
     let (aes128, aes256) = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384");
     for touched in [true, false] {
         type Way<'a> = (&'a str, Box<dyn Fn(&mut Mapped) -> f64 + 'a>);
-        let ways: [Way<'_>; 8] = [
+        let ways: [Way<'_>; 10] = [
             ("bare", Box::new(|into| bare(&source, into.bytes(), false))),
             ("bare with sum", Box::new(|into| bare(&source, into.bytes(), true))),
             ("pull", Box::new(|into| pulled(&client, &plain, into.bytes(), 1))),
+            ("bare to malloc's", Box::new(|into| bare(&source, of_malloc(into), false))),
+            ("pull to malloc's", Box::new(|into| pulled(&client, &plain, of_malloc(into), 1))),
             ("pull by two", Box::new(|into| pulled(&client, &plain, into.bytes(), 2))),
             ("TLS pull", Box::new(|into| pulled(&secure_client, &secure, into.bytes(), 1))),
             ("TLS pull by two", Box::new(|into| pulled(&secure_client, &secure, into.bytes(), 2))),
@@ -281,8 +290,9 @@ fn main() {
             println!("  {name:16} {:6.2} GiB/s (best {:.2})", rate(*median), rate(best));
         }
         println!("  pull : bare with sum = {:.2}", medians[1] / medians[2]);
-        println!("  TLS pull : OpenSSL 128 = {:.2}", medians[6] / medians[4]);
-        println!("  TLS pull : OpenSSL 256 = {:.2}", medians[7] / medians[4]);
+        println!("  pull : bare, to malloc's = {:.2}", medians[3] / medians[4]);
+        println!("  TLS pull : OpenSSL 128 = {:.2}", medians[8] / medians[6]);
+        println!("  TLS pull : OpenSSL 256 = {:.2}", medians[9] / medians[6]);
     }
     println!("64 bytes, there and back: bare {:.3} ms", bare_round_trip());
     println!("  request {:.3} ms", round_trip(&client, &plain));
