@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,6 +111,53 @@ def test_a_user_reads_no_part_that_no_name_has(secure: Rig, anna: Path) -> None:
         asked = f"https://{each}/parts/{uuid}/0"
         done = curl(anna, "-o", "/dev/null", "-w", "%{http_code}", asked)
         assert done.stdout in {"403", "404"}, (address, done)
+
+
+def test_a_user_finds_what_is_published_among_much_that_is_not(secure: Rig, anna: Path) -> None:
+    with secure.open(0) as c:
+        group = c.create_group("much")
+        for number in range(1005):
+            group[f"a{number:04}"] = number
+        group["z"] = np.arange(3.0)
+        c.put("much-T", np.arange(3.0))
+        c.pool.publish(group["z"].path, closed=True)
+    with opened_by(secure, anna) as hers:
+        assert list(hers["much"]) == ["z"]
+        assert {hit.path for hit in hers.query("", limit=2)} == {"much-T", "much/z"}
+        assert [hit.path for hit in hers["much"].query("", limit=1)] == ["much/z"]
+    with secure.open(0) as c:
+        uuid = c["much"]._uuid
+        for each in addresses(secure):
+            for path in ("/x", "a//b", "/.cluster"):
+                done = curl(
+                    anna, "-w", "%{http_code}", f"https://{each}/trees/{uuid}/objects/{path}"
+                )
+                assert done.stdout.endswith(("400", "404")), done
+        c.remove("much")
+        c.remove("much-T")
+
+
+def test_a_user_reads_a_name_that_is_replaced_all_the_time(secure: Rig, anna: Path) -> None:
+    stops = threading.Event()
+    with secure.open(0) as c, opened_by(secure, anna) as hers:
+        c.put("run/R", np.zeros(1000))
+
+        def replace() -> None:
+            turn = 0
+            while not stops.is_set():
+                turn += 1
+                c.put("run/R", np.full(1000, float(turn)))
+
+        thread = threading.Thread(target=replace)
+        thread.start()
+        try:
+            kept = hers["run/R"]
+            seen = {tuple(set(kept[...].tolist())) for _ in range(200)}
+        finally:
+            stops.set()
+            thread.join()
+        assert all(len(values) == 1 for values in seen)
+        c.remove("run/R")
 
 
 def curl(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
+use engram_base::dtype::DType;
 use engram_base::slab::Slab;
 use engram_driver::cluster::{Cluster as Driven, dtype_in};
 use engram_driver::error::Error;
@@ -18,6 +19,7 @@ pub struct Array {
     driven: Arc<Driven>,
     path: String,
     shape: Vec<u64>,
+    dtype: DType,
     spec: CString,
     generation: u64,
 }
@@ -39,10 +41,11 @@ pub unsafe extern "C" fn engram_cluster_array_open(
         let boxes = manifest.array().ok_or_else(|| {
             Error::Argument(format!("{path:?} is a group of the cluster, and no array"))
         })?;
-        let spec = c_string(dtype::text_of(&dtype_in(&manifest)?));
+        let dtype = dtype_in(&manifest)?;
+        let spec = c_string(dtype::text_of(&dtype));
         let (shape, generation) = (boxes.shape.clone(), manifest.generation);
         let driven = Arc::clone(&cluster.driven);
-        out.set(raw::give(Array { driven, path: path.to_owned(), shape, spec, generation }));
+        out.set(raw::give(Array { driven, path: path.to_owned(), shape, dtype, spec, generation }));
         Ok(())
     })
 }
@@ -88,7 +91,7 @@ pub unsafe extern "C" fn engram_cluster_array_load(
         let counts = raw::lengths("counts", counts, ndim)?;
         let out = raw::bytes_mut("data", data, nbytes)?;
         let slab = Slab::new(&array.shape, offsets, counts)?;
-        array.driven.load(&array.path, &slab, out).map(drop)
+        array.driven.load(&array.path, &array.dtype, &slab, out).map(drop)
     })
 }
 

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use engram_base::dtype::DType;
 use engram_base::slab::Slab;
 use engram_parts::{Looked, dtype};
 use engram_protocol::manifest::{Boxes, Manifest, Part};
@@ -39,6 +40,7 @@ pub(crate) struct Place<'a> {
 
 /// Parts, copied into the memory of a box.
 pub(crate) struct BoxCopy<'a> {
+    dtype: &'a DType,
     slab: &'a Slab,
     item: u64,
     out: &'a mut [u8],
@@ -47,8 +49,8 @@ pub(crate) struct BoxCopy<'a> {
 }
 
 impl<'a> BoxCopy<'a> {
-    pub(crate) fn new(slab: &'a Slab, out: &'a mut [u8]) -> Self {
-        BoxCopy { slab, item: 0, out, filled: None }
+    pub(crate) fn new(dtype: &'a DType, slab: &'a Slab, out: &'a mut [u8]) -> Self {
+        BoxCopy { dtype, slab, item: dtype.itemsize(), out, filled: None }
     }
 }
 
@@ -78,6 +80,17 @@ impl BoxCopy<'_> {
     pub(crate) fn take(&mut self, manifest: &Manifest, number: u32, got: &GotPart) -> Result<()> {
         let Some(boxes) = manifest.array() else { return Ok(()) };
         let part = &boxes.parts[number as usize];
+        if let GotPart::Here(bytes) = got
+            && bytes.len() as u64 != nbytes_of(boxes, part)?
+        {
+            return Err(Error::Corrupt(format!(
+                "part {number} has {} bytes in the pool of this host's node, and the manifest says \
+                 {:?} items of dtype {}: run verify",
+                bytes.len(),
+                part.counts,
+                boxes.dtype
+            )));
+        }
         let (source, target) = self.common(part)?;
         // Both have the same items in the same order; runs of one may be longer than the other's.
         let mut sources = source.runs(self.item).map(|run| (run.array, run.len));
@@ -142,16 +155,22 @@ impl BoxCopy<'_> {
         if self.filled.as_deref() == Some(&manifest.uuid) {
             return Ok(());
         }
-        self.item = dtype::of_text(&boxes.dtype)?.itemsize();
+        if dtype::of_text(&boxes.dtype)? != *self.dtype || self.slab.shape() != boxes.shape {
+            return Err(Error::Conflict(format!(
+                "an array of dtype {} and shape {:?} was asked for, and it has dtype {} and shape \
+                 {:?} now: it was replaced; look it up again",
+                dtype::text_of(self.dtype),
+                self.slab.shape(),
+                boxes.dtype,
+                boxes.shape
+            )));
+        }
         let nbytes = self.slab.elements() * self.item;
-        if self.out.len() as u64 != nbytes || self.slab.shape() != boxes.shape {
+        if self.out.len() as u64 != nbytes {
             return Err(Error::Argument(format!(
-                "the memory has {} bytes for {:?} items of shape {:?}; the array has shape {:?} \
-                 and dtype {}",
+                "the memory has {} bytes, and {nbytes} are needed for {:?} items of dtype {}",
                 self.out.len(),
                 self.slab.counts(),
-                self.slab.shape(),
-                boxes.shape,
                 boxes.dtype
             )));
         }
@@ -163,7 +182,7 @@ impl BoxCopy<'_> {
         }
         match &boxes.fill {
             _ if covered == self.slab.elements() => {}
-            Some(fill) if fill.len() as u64 == self.item => {
+            Some(fill) if fill.len() as u64 == self.item && self.item > 0 => {
                 self.out.chunks_exact_mut(fill.len()).for_each(|item| item.copy_from_slice(fill));
             }
             _ => self.out.fill(0),

@@ -28,8 +28,6 @@ use crate::routes::Routes;
 const CALL_MOST: u64 = 16 << 30;
 /// A caller waits for an answer longer than a node waits for the end of a call.
 const MARGIN: Duration = Duration::from_secs(15);
-/// Bytes a second that are waited for.
-const SLOWEST: u64 = 1 << 20;
 
 /// What a node says of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +75,7 @@ impl Cluster {
             return Err(Cluster::away(&map, &[holder], "the object"));
         }
         // What a call takes and gives may be large; how long it runs is no matter of this.
-        let sending = Duration::from_secs(body.len() as u64 / SLOWEST);
-        let deadline = self.deadline + MARGIN + sending;
+        let deadline = self.patience(body.len()) + MARGIN;
         let ask = Ask { deadline, most_bytes: CALL_MOST, ..Ask::default() };
         let number = target::encode_query(number);
         let target = format!("/calls/{number}?member={:x}", entry.member);

@@ -28,6 +28,8 @@ use crate::error::{Error, Result};
 use crate::node::{NodeFile, Place};
 use crate::session::{Beginning, Session};
 
+/// Bytes that come or go in a second, at least: slower ones are as good as none.
+const SLOWEST: u64 = 1 << 20;
 /// Between two looks at what passes.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -78,6 +80,8 @@ pub struct Draft {
     pub proposals: Vec<Proposal>,
     /// The generation that the names will have at least.
     pub generation: Revision,
+    /// Which of the names are groups of the cluster now.
+    pub groups: Vec<String>,
     seen: Seen,
     /// The map at that epoch.
     map: Map,
@@ -242,6 +246,11 @@ impl Cluster {
         keys.iter().zip(paths).map(found).collect()
     }
 
+    /// How long so many bytes may be on their way: the deadline is for an answer to begin.
+    pub(crate) fn patience(&self, nbytes: usize) -> Duration {
+        self.deadline + Duration::from_secs(nbytes as u64 / SLOWEST)
+    }
+
     /// The manifests of several names; the coordinator is asked again until the deadline.
     pub(crate) fn look_up_within(
         &self,
@@ -269,6 +278,14 @@ impl Cluster {
             }
             _ => Err(self.no_coordinator()),
         }
+    }
+
+    /// Ends what this process is as a maker, and closes connections, whoever has handles of the
+    /// cluster still. One that is used anew begins anew.
+    pub fn close(&self) {
+        let session = lock(&self.maker).take();
+        drop(session);
+        self.wire.close_kept();
     }
 
     fn session(&self) -> Result<Arc<Session>> {
@@ -311,9 +328,14 @@ impl Cluster {
             return Err(self.no_coordinator());
         };
         let of = |key: &str| rows.iter().find(|row| row.key == key);
+        let mut groups = Vec::new();
         let seen = |path: &&str| {
             let row = of(&self.keys.name(path));
-            let uuid = row.and_then(|row| Manifest::decode(&row.value).ok()).map(|own| own.uuid);
+            let manifest = row.and_then(|row| Manifest::decode(&row.value).ok());
+            if manifest.as_ref().is_some_and(|own| own.array().is_none()) {
+                groups.push((*path).to_owned());
+            }
+            let uuid = manifest.map(|own| own.uuid);
             Proposal {
                 path: (*path).to_owned(),
                 seen: row.map_or(0, |row| row.modified),
@@ -324,7 +346,7 @@ impl Cluster {
         let proposals = paths.iter().map(seen).collect();
         let removed = of(&self.keys.removed()).map_or(0, |row| row.modified);
         let seen = Seen { epoch: map.epoch, removed };
-        Ok(Draft { maker, proposals, generation: revision, seen, map, beginning })
+        Ok(Draft { maker, proposals, generation: revision, groups, seen, map, beginning })
     }
 
     /// Refuses manifests that cannot be published together: one that says what cannot be, or too

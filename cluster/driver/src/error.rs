@@ -72,6 +72,23 @@ impl Error {
         self
     }
 
+    /// The error that a Python exception of this name is; none where it is none of Engram's.
+    pub fn of_class(class: &str, text: String) -> Option<Error> {
+        Some(match class {
+            "NodeAwayError" => Error::NodeAway(text),
+            "PartsLostError" => Error::PartsLost(text),
+            "FencedError" => Error::Fenced(text),
+            "CoordinatorError" => Error::Coordinator(text),
+            "ConflictError" => Error::Conflict(text),
+            _ => match Kind::ALL.into_iter().find(|kind| kind.class_name() == class)? {
+                Kind::NotFound => Error::NotFound(text),
+                Kind::Argument => Error::Argument(text),
+                Kind::Access => Error::Access(text),
+                kind => Error::Store(StoreError::new(kind, text)),
+            },
+        })
+    }
+
     /// The name of the Python exception that it is.
     pub fn class_name(&self) -> &'static str {
         match self {

@@ -3,7 +3,6 @@
 //! What lies on this host's node is made in place. Another node is sent a part's bytes, or what
 //! each of its items is to be.
 
-use engram_base::error::{Error as StoreError, Kind};
 use engram_parts::{NewPart, PartName, checksum_of, dtype};
 use engram_protocol::Rules;
 use engram_protocol::coordinator::LeaseId;
@@ -61,14 +60,10 @@ impl Cluster {
         })
     }
 
-    /// Gives back a part that its maker does not publish.
+    /// Gives back a part that its maker does not publish. Its holder is asked, also where the part
+    /// lies here: the holder refuses what is published after all, and frees nothing that another
+    /// makes meanwhile.
     pub fn give_back(&self, holder: &Holder, name: &PartName, maker: LeaseId) -> Result<()> {
-        if let Some(local) = self.local_of(&holder.node) {
-            if local.parts.mark(name)?.is_some_and(|own| own.maker == maker) {
-                local.parts.free(name)?;
-            }
-            return Ok(());
-        }
         let PartName { uuid, part } = name;
         let target = format!("/parts/{uuid}/{part}?maker={maker:x}");
         self.ask_holder(holder, Method::Delete, &target, &[]).map(drop)
@@ -88,7 +83,8 @@ impl Cluster {
         let Standing::Serving(entry) = map.standing(holder, Rules::ALL) else {
             return Err(Cluster::away(&map, std::slice::from_ref(holder), "what is asked for"));
         };
-        let ask = Ask { deadline: self.deadline, most_bytes: ANSWER_MOST, ..Ask::default() };
+        let deadline = self.patience(body.len());
+        let ask = Ask { deadline, most_bytes: ANSWER_MOST, ..Ask::default() };
         let address = &entry.identity.address;
         match self.wire.request(method, address, target, &Headers::default(), body, &ask) {
             Ok(answer) if answer.status >= 400 => {
@@ -118,12 +114,10 @@ pub(crate) fn refusal(answer: &Answer, host: &str) -> Error {
     let said = String::from_utf8_lossy(&answer.body);
     let text = format!("{host}: {}", said.trim_end());
     let class = answer.headers.get("Engram-Error").unwrap_or_default();
-    match Kind::ALL.into_iter().find(|kind| kind.class_name() == class) {
-        Some(Kind::NotFound) => Error::NotFound(text),
-        Some(Kind::Argument) => Error::Argument(text),
-        Some(Kind::Access) => Error::Access(text),
-        Some(kind) => Error::Store(StoreError::new(kind, text)),
-        None => Error::NodeAway(text),
+    match Error::of_class(class, text.clone()) {
+        // Of a holder it means that the holder cannot be had.
+        None | Some(Error::Fenced(_) | Error::Coordinator(_)) => Error::NodeAway(text),
+        Some(error) => error,
     }
 }
 

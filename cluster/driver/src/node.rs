@@ -187,14 +187,25 @@ impl Shared {
         rows.iter().any(|row| row.key.starts_with(&names) && is_own(row))
     }
 
-    /// Refuses to give back what is published: only the name's removal or replacement frees it.
-    pub(crate) fn check_unpublished(&self, path: &str, name: &PartName) -> Result<()> {
-        if !self.is_published(path, name)? {
+    /// Frees a part that its maker gives back, or the subtree that it stands for. What is published
+    /// is refused: only the name's removal or replacement frees it.
+    pub(crate) fn give_back(&self, name: &PartName, maker: LeaseId) -> Result<()> {
+        let _alone = lock(&self.frees);
+        let Some(mark) = self.parts.mark(name)? else { return Ok(()) };
+        if mark.maker != maker {
+            let PartName { uuid, part } = name;
+            return Err(Error::Access(format!("part {part} of {uuid} is another maker's")));
+        }
+        if self.is_published(&mark.path, name)? {
+            return Err(Error::Access(format!(
+                "{:?} is published: what is of it is freed when the name is removed or replaced",
+                mark.path
+            )));
+        }
+        if name.part == 0 && self.trees.free(&name.uuid)? {
             return Ok(());
         }
-        Err(Error::Access(format!(
-            "{path:?} is published: what is of it is freed when the name is removed or replaced"
-        )))
+        Ok(self.parts.free(name)?)
     }
 
     /// Frees a part that another is about to make anew, if its publication has ended, or its maker:

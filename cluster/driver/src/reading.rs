@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use engram_base::dtype::DType;
 use engram_base::error::{Error as StoreError, Kind};
 use engram_base::slab::Slab;
 use engram_parts::PartName;
@@ -26,12 +27,18 @@ use crate::error::{Error, Result};
 const FETCHES: usize = 8;
 
 impl Cluster {
-    /// Reads a box of an array into memory of its shape. What no part covers is fill. On an error
-    /// the memory has anything.
-    pub fn load(&self, path: &str, slab: &Slab, out: &mut [u8]) -> Result<(Manifest, Revision)> {
+    /// Reads a box of an array of this dtype into memory of its shape. What no part covers is fill.
+    /// On an error the memory has anything.
+    pub fn load(
+        &self,
+        path: &str,
+        dtype: &DType,
+        slab: &Slab,
+        out: &mut [u8],
+    ) -> Result<(Manifest, Revision)> {
         let wanted =
             Wanted::Box { offsets: slab.offsets().to_vec(), counts: slab.counts().to_vec() };
-        let mut copy = BoxCopy::new(slab, out);
+        let mut copy = BoxCopy::new(dtype, slab, out);
         let (manifest, modified) = self.read(path, &wanted, &mut copy)?;
         if manifest.array().is_none() {
             return Err(Error::Argument(format!("{path:?} is a subtree, and no array")));
@@ -91,7 +98,11 @@ impl Cluster {
                 Some(Action::Wake(at)) => wake = at,
                 Some(Action::Own(Step::Suspect { node, member })) => self.suspect(&node, member),
                 // What the coordinator is asked comes first: it may change what is fetched.
-                Some(Action::Own(Step::Fetch(fetch))) => fetches.push(fetch),
+                // One that is asked for again is fetched once.
+                Some(Action::Own(Step::Fetch(fetch))) => {
+                    fetches.retain(|earlier| earlier.part != fetch.part);
+                    fetches.push(fetch);
+                }
                 Some(Action::Own(Step::Done { manifest, modified })) => {
                     break Ok((*manifest, modified));
                 }
@@ -109,7 +120,11 @@ impl Cluster {
                     fetches.retain(|fetch| manifest.parts_uuid() == fetch.uuid);
                     // As many as run at once: what they bring is taken before others begin.
                     let asked: Vec<Fetch> = fetches.drain(..fetches.len().min(FETCHES)).collect();
-                    for (attempt, end) in self.fetch_all(&asked, &manifest, copy, deadline)? {
+                    for (attempt, end) in self.fetch_all(&asked, &manifest, copy)? {
+                        if end == Fetched::Whole {
+                            // The deadline is for one that gets nothing.
+                            machine.go_on_until(now() + self.deadline);
+                        }
                         left.extend(machine.fetched(now(), attempt, end));
                     }
                 }
@@ -126,11 +141,10 @@ impl Cluster {
         fetches: &[Fetch],
         manifest: &Manifest,
         copy: &mut BoxCopy<'_>,
-        deadline: Moment,
     ) -> Result<Vec<(u64, Fetched)>> {
         let numbers: Vec<u32> = fetches.iter().map(|fetch| fetch.part).collect();
         let places = copy.places(manifest, &numbers)?;
-        let one = |fetch: &Fetch, place| self.fetch(fetch, manifest, place, deadline);
+        let one = |fetch: &Fetch, place| self.fetch(fetch, manifest, place);
         let got: Vec<Result<GotPart>> = if let [only] = fetches {
             places.into_iter().map(|place| one(only, place)).collect()
         } else {
@@ -158,13 +172,7 @@ impl Cluster {
     }
 
     /// Fetches what is wanted of one part, or looks at it where it lies here.
-    fn fetch(
-        &self,
-        fetch: &Fetch,
-        manifest: &Manifest,
-        place: Place<'_>,
-        deadline: Moment,
-    ) -> Result<GotPart> {
+    fn fetch(&self, fetch: &Fetch, manifest: &Manifest, place: Place<'_>) -> Result<GotPart> {
         let missing = || Error::NotFound(format!("part {} of {}", fetch.part, fetch.uuid));
         if let Some(local) = self.local_of(&fetch.node) {
             let name = PartName { uuid: fetch.uuid.clone(), part: fetch.part };
@@ -186,14 +194,15 @@ impl Cluster {
             own.as_mut_slice()
         };
         let target = format!("/parts/{}/{}?member={:x}", fetch.uuid, fetch.part, fetch.member);
+        let is_whole = len as u64 == total;
+        let sum = part.checksum.filter(|_| is_whole);
         let how = Pull {
             within: Some(Within { from, total }),
             etag: Some(format!("\"{}/{}\"", fetch.uuid, fetch.part)),
-            deadline: deadline - now(),
+            deadline: self.patience(len),
+            confirm: sum.is_none(),
             ..Pull::default()
         };
-        let is_whole = len as u64 == total;
-        let sum = part.checksum.filter(|_| is_whole);
         let go_on = &mut |_| std::ops::ControlFlow::Continue(());
         match self.wire.pull(&[&fetch.address], &target, into, &how, go_on) {
             Ok(pulled) if sum.is_some_and(|sum| sum != pulled.checksum) => {
@@ -201,7 +210,10 @@ impl Cluster {
             }
             Ok(_) if is_placed => Ok(GotPart::InPlace),
             Ok(_) => Ok(GotPart::Came { from, bytes: own }),
-            Err(WireError::Refused { status: 404, .. } | WireError::Changed(_)) => Err(missing()),
+            // To users a holder shows what has a name, and nothing that had one.
+            Err(WireError::Refused { status: 403 | 404, .. } | WireError::Changed(_)) => {
+                Err(missing())
+            }
             Err(error) => Err(Error::NodeAway(error.to_string())),
         }
     }

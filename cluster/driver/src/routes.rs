@@ -296,19 +296,7 @@ impl Routes {
     fn drop_part(&self, request: &Request, uuid: &str, part: u32) -> Result<Response> {
         Routes::check_writer(request)?;
         let maker = maker_of(request)?;
-        let name = PartName { uuid: uuid.to_owned(), part };
-        let Some(bytes) = self.shared.parts.bytes(&name)? else {
-            return Ok(Response::new(204, ""));
-        };
-        let mark: Option<Mark> = serde_json::from_slice(bytes.mark()).ok();
-        let Some(mark) = mark.filter(|mark| mark.maker == maker) else {
-            return Err(Error::Access(format!("part {part} of {uuid} is another maker's")));
-        };
-        self.shared.check_unpublished(&mark.path, &name)?;
-        // It may stand for a subtree, which goes with it.
-        if part != 0 || !self.shared.trees.free(uuid)? {
-            self.shared.parts.free(&name)?;
-        }
+        self.shared.give_back(&PartName { uuid: uuid.to_owned(), part }, maker)?;
         Ok(Response::new(204, ""))
     }
 }

@@ -297,7 +297,7 @@ impl Together {
         data: &[u8],
     ) -> Result<()> {
         let within: Vec<u64> = shape.offsets.iter().zip(begins).map(|(at, own)| at - own).collect();
-        let cut = BoxOf { offsets: &within, counts: &shape.counts };
+        let cut = BoxOf { offsets: &within, counts: &shape.counts, of: None };
         let done = self.parts()?.store(&self.name_of(path, number), cut, data);
         done.map_err(|error| given_back(path, error))
     }
@@ -328,7 +328,7 @@ impl Together {
             let within: Vec<u64> = offsets.iter().zip(begins).map(|(at, own)| at - own).collect();
             (own.number, within)
         };
-        let cut = BoxOf { offsets: &within, counts };
+        let cut = BoxOf { offsets: &within, counts, of: None };
         let done = self.parts()?.load(&self.name_of(path, number), cut, out);
         done.map_err(|error| given_back(path, error))?;
         Ok(Own::Copied)
@@ -562,14 +562,20 @@ impl Together {
         if !self.is_own() {
             return;
         }
-        let arrays = std::mem::take(&mut lock(&self.made).arrays);
-        if let Ok(parts) = self.parts() {
-            for (path, making) in &arrays {
-                for own in &making.stored {
-                    // What cannot be freed now is freed by the node, when the maker has gone.
-                    let _ = parts.free(&self.name_of(path, own.number));
-                }
-            }
+        let (arrays, is_sealed) = {
+            let mut made = lock(&self.made);
+            (std::mem::take(&mut made.arrays), made.stage == Stage::Sealed)
+        };
+        let names = arrays.iter().flat_map(|(path, making)| {
+            making.stored.iter().map(|own| self.name_of(path, own.number))
+        });
+        // What cannot be freed now is freed by the node, when the maker has gone. What is sealed
+        // may be published after all, by whoever published: the holder knows.
+        if is_sealed {
+            let Ok(holder) = self.cluster.own_holder_now() else { return };
+            names.for_each(|name| drop(self.cluster.give_back(&holder, &name, self.token.maker)));
+        } else if let Ok(parts) = self.parts() {
+            names.for_each(|name| drop(parts.free(&name)));
         }
         *lock(&self.beginning) = None;
     }

@@ -6,9 +6,9 @@
 //! DELETE /trees/UUID                   gives back one that its maker does not publish   ?maker=
 //! GET    /trees/UUID/objects/PATH      head, then the value if it is short
 //! GET    /trees/UUID/objects/PATH?value         the value, or a range of its bytes
-//! GET    /trees/UUID/objects/PATH?offsets=&counts=   a box of it
+//! GET    /trees/UUID/objects/PATH?offsets=&counts=[&of=]   a box of it
 //! PUT    /trees/UUID/objects/PATH      makes an object of head and value   [?new: none is there]
-//! PUT    /trees/UUID/objects/PATH?offsets=&counts=   writes a box of it in place
+//! PUT    /trees/UUID/objects/PATH?offsets=&counts=[&of=]   writes a box of it in place
 //! POST   /trees/UUID/objects/PATH      sets the attributes of a head   [?drop=KEY removes one]
 //! DELETE /trees/UUID/objects/PATH      removes an object, or a group with all that is in it
 //! GET    /trees/UUID/groups/PATH       heads of members         ?after= limit=
@@ -23,7 +23,7 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use engram_base::error::{Error as StoreError, Kind};
+use engram_base::error::{Error as StoreError, Kind, Result as StoreResult};
 use engram_parts::head::Head;
 use engram_parts::pool::{BoxOf, Listed, New, Place};
 use engram_parts::{Looked, Mark};
@@ -86,10 +86,14 @@ struct Question {
 /// What belongs to others than the owner is seen by these alone.
 fn may_see(request: &Request, head: &Head) -> Result<()> {
     let Some(Who::User(uid)) = request.peer.as_ref().map(|peer| &peer.who) else { return Ok(()) };
-    if head.told.is_some_and(|told| told.scope == 2) {
+    if head.is_published() {
         return Ok(());
     }
     Err(Error::Access(format!("this is not published, and the certificate is of user {uid}")))
+}
+
+fn is_of_user(request: &Request) -> bool {
+    matches!(request.peer.as_ref().map(|peer| &peer.who), Some(Who::User(_)))
 }
 
 /// Where something of a subtree lies.
@@ -101,6 +105,22 @@ struct Spot {
 impl Spot {
     fn place(&self) -> Place<'_> {
         Place { group: self.group, path: &self.path }
+    }
+
+    /// What was asked of one object alone: it is another one now, or none.
+    fn replaced(&self) -> Error {
+        let path = &self.path;
+        Error::Conflict(format!("{path:?} was replaced or removed: look it up again"))
+    }
+
+    /// What the pool says of a box, where it is of one object alone.
+    fn same(&self, cut: &BoxOf<'_>, said: StoreResult<()>) -> Result<()> {
+        match said {
+            Err(error) if cut.of.is_some() && error.kind() == Kind::NotFound => {
+                Err(self.replaced())
+            }
+            said => Ok(said?),
+        }
     }
 }
 
@@ -120,6 +140,11 @@ impl Routes {
                          again"
                     ))
                 })?;
+                // A path that begins with a slash begins at the pool's root.
+                if path.len() > 1 && path.iter().any(String::is_empty) {
+                    let path = path.join("/");
+                    return Err(Error::Argument(format!("{path:?} is no path: a step is empty")));
+                }
                 let spot = Spot { group, path: path.join("/") };
                 if kind == "objects" {
                     self.object(&mut request, &spot)
@@ -156,15 +181,8 @@ impl Routes {
             Method::Delete => {
                 let maker = maker_of(request)?;
                 let sign = engram_parts::PartName { uuid: uuid.to_owned(), part: 0 };
-                match self.shared().parts.mark(&sign)? {
-                    Some(mark) if mark.maker == maker => {
-                        self.shared().check_unpublished(&mark.path, &sign)?;
-                        trees.free(uuid)?;
-                        Ok(Response::new(204, ""))
-                    }
-                    Some(_) => Err(Error::Access(format!("subtree {uuid} is another maker's"))),
-                    None => Ok(Response::new(204, "")),
-                }
+                self.shared().give_back(&sign, maker)?;
+                Ok(Response::new(204, ""))
             }
             Method::Get | Method::Head => Err(Error::Argument(
                 "a subtree is asked for its members at /trees/UUID/groups/".to_owned(),
@@ -174,6 +192,7 @@ impl Routes {
 
     fn object(&self, request: &mut Request, spot: &Spot) -> Result<Response> {
         let pool = self.shared().parts.pool();
+        let of = request.query("of").map(hex).transpose()?;
         let cut = match (request.query("offsets"), request.query("counts")) {
             (Some(offsets), Some(counts)) => Some((list(offsets)?, list(counts)?)),
             _ => None,
@@ -183,13 +202,14 @@ impl Routes {
         }
         match (request.method, cut) {
             (Method::Get | Method::Head, Some((offsets, counts))) => {
-                self.read_box(request, spot, &BoxOf { offsets: &offsets, counts: &counts })
+                let cut = BoxOf { offsets: &offsets, counts: &counts, of };
+                self.read_box(request, spot, &cut)
             }
             (Method::Get | Method::Head, None) => self.read(request, spot),
             (Method::Put, Some((offsets, counts))) => {
                 let data = body_of(request, BOX_MOST)?;
-                let cut = BoxOf { offsets: &offsets, counts: &counts };
-                pool.store(spot.place(), cut, &data)?;
+                let cut = BoxOf { offsets: &offsets, counts: &counts, of };
+                spot.same(&cut, pool.store(spot.place(), cut, &data))?;
                 Ok(Response::new(204, ""))
             }
             (Method::Put, None) => self.write(request, spot),
@@ -254,6 +274,9 @@ impl Routes {
 
     fn read_box(&self, request: &Request, spot: &Spot, cut: &BoxOf<'_>) -> Result<Response> {
         let (_, head) = self.look(request, spot)?;
+        if cut.of.is_some_and(|of| head.told.is_none_or(|told| told.id != of)) {
+            return Err(spot.replaced());
+        }
         let asked = Head { shape: cut.counts.to_vec(), ..head };
         let nbytes = asked.nbytes()?;
         if nbytes > BOX_MOST {
@@ -261,7 +284,7 @@ impl Routes {
             return Err(Error::Argument(why));
         }
         let mut out = vec![0; nbytes as usize];
-        self.shared().parts.pool().load(spot.place(), *cut, &mut out)?;
+        spot.same(cut, self.shared().parts.pool().load(spot.place(), *cut, &mut out))?;
         Ok(Response::new(200, out))
     }
 
@@ -305,11 +328,23 @@ impl Routes {
                 let after = request.query("after").unwrap_or_default();
                 let limit = request.query("limit").and_then(|limit| limit.parse().ok());
                 let limit = limit.unwrap_or(LISTED_MOST).min(LISTED_MOST);
-                let mut all = pool.list(spot.place(), after, limit)?;
-                if matches!(request.peer.as_ref().map(|peer| &peer.who), Some(Who::User(_))) {
-                    let told = |each: &Listed| Head::decode(&each.head).ok();
-                    all.retain(|each| told(each).is_some_and(|h| may_see(request, &h).is_ok()));
+                let mut after = after.to_owned();
+                let mut all = Vec::new();
+                // A page may have nothing that a user may see, and is not the last one for that.
+                loop {
+                    let mut page = pool.list(spot.place(), &after, limit)?;
+                    let is_last = page.len() < limit;
+                    after = page.last().map(|each| each.name.clone()).unwrap_or_default();
+                    if is_of_user(request) {
+                        let told = |each: &Listed| Head::decode(&each.head);
+                        page.retain(|each| told(each).is_ok_and(|head| head.is_published()));
+                    }
+                    all.append(&mut page);
+                    if is_last || all.len() >= limit {
+                        break;
+                    }
                 }
+                all.truncate(limit);
                 Ok(framed(&all))
             }
             Method::Put => {
@@ -342,8 +377,7 @@ impl Routes {
         }
         let from = question.is_from_tree && groups.len() == 1;
         let pool = self.shared().parts.pool();
-        let mut hits = pool.query(&question.text, &groups, from)?;
-        hits.retain(|hit| Head::decode(&hit.head).is_ok_and(|h| may_see(request, &h).is_ok()));
+        let hits = pool.query(&question.text, &groups, from, is_of_user(request))?;
         let shared = Arc::clone(self.shared());
         Ok(framed(&hits).checked(move || shared.answers(member)))
     }

@@ -5,7 +5,7 @@
 //! the caller looks the name up again. What lies on this host's own node is reached in its pool,
 //! and not by these.
 
-use engram_parts::pool::Listed;
+use engram_parts::pool::{BoxOf, Listed};
 use engram_protocol::Rules;
 use engram_protocol::coordinator::LeaseId;
 use engram_protocol::manifest::{Content, Holder, Manifest};
@@ -67,9 +67,10 @@ pub struct Seen {
     pub value: Option<Vec<u8>>,
 }
 
-fn query_numbers(offsets: &[u64], counts: &[u64]) -> String {
+fn query_box(cut: &BoxOf<'_>) -> String {
     let text = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
-    format!("&offsets={}&counts={}", text(offsets), text(counts))
+    let of = cut.of.map(|of| format!("&of={of:x}")).unwrap_or_default();
+    format!("&offsets={}&counts={}{of}", text(cut.offsets), text(cut.counts))
 }
 
 fn odd() -> Error {
@@ -147,7 +148,8 @@ impl Cluster {
             return Err(Cluster::away(&map, std::slice::from_ref(home), &format!("{below:?}")));
         };
         let target = tree.target("objects", below, home.member, "&value=");
-        let how = Pull { etag: tag, deadline: self.deadline, ..Pull::default() };
+        let deadline = self.patience(out.len());
+        let how = Pull { etag: tag, deadline, confirm: true, ..Pull::default() };
         let go_on = &mut |_| std::ops::ControlFlow::Continue(());
         match self.wire.pull(&[&entry.identity.address], &target, out, &how, go_on) {
             Ok(_) => Ok(()),
@@ -165,16 +167,11 @@ impl Cluster {
         }
     }
 
-    /// A box of an object's value, or a range of a blob's bytes.
-    pub fn load_below(
-        &self,
-        tree: &Tree,
-        below: &str,
-        offsets: &[u64],
-        counts: &[u64],
-    ) -> Result<Vec<u8>> {
+    /// A box of an object's value, or a range of a blob's bytes. Where the box is of one object
+    /// alone, and another has the name by now, that is a conflict.
+    pub fn load_below(&self, tree: &Tree, below: &str, cut: &BoxOf<'_>) -> Result<Vec<u8>> {
         let home = tree.home(below);
-        let more = query_numbers(offsets, counts);
+        let more = query_box(cut);
         let target = tree.target("objects", below, home.member, &more);
         Ok(self.ask_holder(home, Method::Get, &target, &[])?.body)
     }
@@ -184,12 +181,11 @@ impl Cluster {
         &self,
         tree: &Tree,
         below: &str,
-        offsets: &[u64],
-        counts: &[u64],
+        cut: &BoxOf<'_>,
         data: &[u8],
     ) -> Result<()> {
         let home = tree.home(below);
-        let more = query_numbers(offsets, counts);
+        let more = query_box(cut);
         let target = tree.target("objects", below, home.member, &more);
         self.ask_holder(home, Method::Put, &target, data).map(drop)
     }

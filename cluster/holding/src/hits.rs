@@ -22,15 +22,18 @@ pub type Tell<'t> = dyn FnMut(&str, &[u8], &[u8]) + 't;
 
 /// Tells what a query finds below these groups, in its order: path, head, and the bytes by which
 /// it is ordered among the hits of other pools. An object that goes meanwhile is left out; one that
-/// is replaced is judged anew, since its name was there all the time.
+/// is replaced is judged anew, since its name was there all the time. Where what is published is
+/// meant alone, a limit counts only that.
 pub fn find(
     namespace: &Namespace,
     text: &str,
     groups: &[Gid],
-    is_from_group: bool,
+    (is_from_group, is_published): (bool, bool),
     tell: &mut Tell<'_>,
 ) -> Result<()> {
     let mut query = parse(text)?;
+    let most = query.limit.map_or(usize::MAX, |limit| limit as usize);
+    query.limit = query.limit.filter(|_| !is_published);
     let root = match groups {
         [] => return Ok(()),
         [only] if is_from_group => Some(*only),
@@ -40,19 +43,18 @@ pub fn find(
         }
     };
     let options = QueryOptions { root, ..QueryOptions::default() };
-    let (mut all, mut gone) = look(namespace, &query, &options)?;
+    let (mut all, mut gone) = look(namespace, &query, &options, is_published)?;
     for _ in 0..ROUNDS_MOST {
         if gone.is_empty() {
             break;
         }
         let again = named(&query, std::mem::take(&mut gone));
-        let (more, left) = look(namespace, &again, &options)?;
+        let (more, left) = look(namespace, &again, &options, is_published)?;
         gone = left;
         all.extend(more);
         // It is stable: what ties stays as the pool had it.
         all.sort_by(|one, other| one.key.cmp(&other.key));
     }
-    let most = query.limit.map_or(usize::MAX, |limit| limit as usize);
     for hit in all.iter().take(most) {
         tell(&hit.path, &hit.head, &hit.key);
     }
@@ -64,15 +66,17 @@ fn look(
     namespace: &Namespace,
     query: &Query,
     options: &QueryOptions,
+    is_published: bool,
 ) -> Result<(Vec<Told>, Vec<String>)> {
     let (mut all, mut gone) = (Vec::new(), Vec::new());
     for Keyed { oid, path, key } in namespace.query_keyed(query, options)? {
         let head = namespace.object(oid).and_then(|info| {
             let attrs = namespace.attrs(Member::Object(oid))?;
-            Ok(heads::of_object(&info, attrs).encode())
+            Ok(heads::of_object(&info, attrs))
         });
         match head {
-            Ok(head) => all.push(Told { path, head, key }),
+            Ok(head) if is_published && !head.is_published() => {}
+            Ok(head) => all.push(Told { path, head: head.encode(), key }),
             Err(error) if error.kind() == Kind::NotFound => gone.push(path),
             Err(error) => return Err(error),
         }

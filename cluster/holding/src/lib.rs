@@ -267,8 +267,12 @@ fn find(namespace: &Namespace, group: Gid, path: &str) -> Result<Member> {
     namespace.lookup(group, path)?.ok_or_else(|| none_there(path))
 }
 
-fn find_object(namespace: &Namespace, group: Gid, path: &str) -> Result<Oid> {
+/// The object that has a name; not 0: if its number is `of`.
+fn find_object(namespace: &Namespace, group: Gid, path: &str, of: u64) -> Result<Oid> {
     match find(namespace, group, path)? {
+        Member::Object(oid) if of != 0 && oid != of => {
+            Err(Error::new(Kind::NotFound, format!("another object has the name {path:?} now")))
+        }
         Member::Object(oid) => Ok(oid),
         Member::Group(_) => Err(Error::new(Kind::Argument, format!("{path:?} is a group"))),
     }
@@ -378,7 +382,7 @@ unsafe extern "C" fn load(
         // SAFETY: the place and the box live through the call.
         let ((group, path), (offsets, counts)) =
             unsafe { (place_of(namespace, place)?, numbers(cut)) };
-        let oid = find_object(namespace, group, path)?;
+        let oid = find_object(namespace, group, path, cut.of)?;
         let out = if len == 0 {
             &mut []
         } else {
@@ -402,7 +406,7 @@ unsafe extern "C" fn store(
         // SAFETY: the place, the box and the data live through the call.
         let ((group, path), (offsets, counts), data) =
             unsafe { (place_of(namespace, place)?, numbers(cut), data.as_slice()) };
-        let oid = find_object(namespace, group, path)?;
+        let oid = find_object(namespace, group, path, cut.of)?;
         namespace.store_slab(oid, offsets, counts, data, Flush::default())
     })
 }
@@ -538,7 +542,7 @@ unsafe extern "C" fn seal(
         let namespace = unsafe { &pool_of(handle).namespace };
         // SAFETY: the place lives through the call.
         let (group, path) = unsafe { place_of(namespace, place)? };
-        let sum = sealed(namespace, find_object(namespace, group, path)?)?;
+        let sum = sealed(namespace, find_object(namespace, group, path, 0)?)?;
         // SAFETY: the caller's place for it.
         unsafe { *out = sum };
         Ok(())
@@ -582,6 +586,7 @@ unsafe extern "C" fn query(
     handle: *mut c_void,
     text: Bytes,
     is_from_group: bool,
+    is_published: bool,
     groups: *const u64,
     count: usize,
     take: TakeHit,
@@ -600,8 +605,14 @@ unsafe extern "C" fn query(
             // SAFETY: the caller's groups, which live through the call.
             unsafe { std::slice::from_raw_parts(groups, count) }
         };
-        hits::find(namespace, text, groups, is_from_group, &mut |path, head, key| {
-            take(into, Bytes::of(path.as_bytes()), Bytes::of(head), Bytes::of(key));
-        })
+        hits::find(
+            namespace,
+            text,
+            groups,
+            (is_from_group, is_published),
+            &mut |path, head, key| {
+                take(into, Bytes::of(path.as_bytes()), Bytes::of(head), Bytes::of(key));
+            },
+        )
     })
 }

@@ -86,6 +86,11 @@ pub struct Head {
 }
 
 impl Head {
+    /// Whether everyone sees what it is of: a group, which has no scope, is seen by its owner.
+    pub fn is_published(&self) -> bool {
+        self.told.is_some_and(|told| told.scope == 2)
+    }
+
     /// The head of an array without attributes.
     pub fn array(dtype: DType, shape: Vec<u64>) -> Head {
         Head { dtype: Some(dtype), shape, ..Head::default() }

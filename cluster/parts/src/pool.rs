@@ -66,6 +66,8 @@ pub struct BoxOf<'b> {
     pub offsets: &'b [u64],
     /// How long it is.
     pub counts: &'b [u64],
+    /// The number of the object that it is of, where only that one is meant.
+    pub of: Option<u64>,
 }
 
 impl BoxOf<'_> {
@@ -75,7 +77,8 @@ impl BoxOf<'_> {
             return Err(Error::new(Kind::Argument, why));
         }
         let (offsets, counts) = (self.offsets.as_ptr(), self.counts.as_ptr());
-        Ok(Cut { offsets, counts, ndim: self.counts.len() })
+        let of = self.of.unwrap_or(0);
+        Ok(Cut { offsets, counts, ndim: self.counts.len(), of })
     }
 }
 
@@ -284,13 +287,20 @@ impl NodePool {
     }
 
     /// What a query finds below these groups, in its order. Relative paths in it begin at the root;
-    /// with `is_from_group` there is one group, and they begin there.
-    pub fn query(&self, text: &str, groups: &[u64], is_from_group: bool) -> Result<Vec<Listed>> {
+    /// with `is_from_group` there is one group, and they begin there. With `is_published` nothing
+    /// else is found, and a limit counts only that.
+    pub fn query(
+        &self,
+        text: &str,
+        groups: &[u64],
+        is_from_group: bool,
+        is_published: bool,
+    ) -> Result<Vec<Listed>> {
         let (Opened { table, pool }, text) = (&*self.opened, Bytes::of(text.as_bytes()));
         let (at, count) = (groups.as_ptr(), groups.len());
         // SAFETY: the vector is used by this call alone, and the groups are read in it.
         listed(|into, fault| unsafe {
-            (table.query)(*pool, text, is_from_group, at, count, take, into, fault)
+            (table.query)(*pool, text, is_from_group, is_published, at, count, take, into, fault)
         })
     }
 }

@@ -9,7 +9,7 @@ use std::ptr;
 use engram_base::error::{Error, Kind};
 
 /// The version of this table: both sides have the same, or refuse each other.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The longest message of a fault, in bytes.
 pub const FAULT_MOST: usize = 1000;
@@ -152,6 +152,8 @@ pub struct Cut {
     pub counts: *const u64,
     /// How many dimensions.
     pub ndim: usize,
+    /// The number of the object that it is of; 0 for whichever has the name.
+    pub of: u64,
 }
 
 /// An object that is looked at.
@@ -247,10 +249,12 @@ pub struct Table {
     /// Sums up an object whose record has a mark, and has nobody write it any more: the sum.
     pub seal: unsafe extern "C" fn(*mut c_void, Place, *mut u64, *mut Fault) -> i32,
     /// Tells what a query finds below these groups, in its order: the text, whether relative paths
-    /// in it begin at the only group, the groups, and how many.
+    /// in it begin at the only group, whether what is published is meant alone, the groups, and how
+    /// many.
     pub query: unsafe extern "C" fn(
         *mut c_void,
         Bytes,
+        bool,
         bool,
         *const u64,
         usize,

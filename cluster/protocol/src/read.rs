@@ -211,6 +211,11 @@ impl Read {
         self.map
     }
 
+    /// Puts the deadline off: something has come.
+    pub fn go_on_until(&mut self, deadline: Moment) {
+        self.deadline = self.deadline.max(deadline);
+    }
+
     /// Asks again where no reply has come, and ends at the deadline.
     pub fn tick(&mut self, now: Moment) -> Vec<Action<Step>> {
         if now >= self.deadline {

@@ -52,10 +52,12 @@ impl Draft {
         self.drafted.generation
     }
 
-    /// Which of the names are there.
+    /// What each of the names is now; none where there is nothing.
     #[getter]
-    fn there(&self) -> Vec<bool> {
-        self.drafted.proposals.iter().map(|proposal| proposal.seen != 0).collect()
+    fn there(&self) -> Vec<Option<&'static str>> {
+        let Drafted { proposals, groups, .. } = &self.drafted;
+        let kind = |path| if groups.contains(path) { "group" } else { "array" };
+        proposals.iter().map(|own| (own.seen != 0).then(|| kind(&own.path))).collect()
     }
 }
 
@@ -279,15 +281,17 @@ impl Cluster {
         &self,
         py: Python<'_>,
         path: &str,
+        dtype: &str,
         shape: Vec<u64>,
         offsets: Vec<u64>,
         counts: Vec<u64>,
         out: PyBuffer<u8>,
     ) -> PyResult<(String, u64)> {
+        let dtype = dtype::of_text(dtype).map_err(|error| raised(&error.into()))?;
         let (driven, mut out) = (self.driven()?, BytesMut::of(&out)?);
         let slab = Slab::new(&shape, &offsets, &counts).map_err(|error| raised(&error.into()))?;
         let (manifest, modified) =
-            told(py.detach(|| driven.load(path, &slab, out.as_mut_slice())))?;
+            told(py.detach(|| driven.load(path, &dtype, &slab, out.as_mut_slice())))?;
         Ok((encoded(&manifest), modified))
     }
 
@@ -347,6 +351,11 @@ impl Cluster {
 
     fn close(&self, py: Python<'_>) {
         let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(driven));
+        py.detach(|| {
+            if let Some(driven) = &driven {
+                driven.close();
+            }
+            drop(driven);
+        });
     }
 }

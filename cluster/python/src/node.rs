@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use engram_base::error::{Error as StoreError, Kind};
 use engram_driver::calls::{Called, Caller};
 use engram_driver::error::Error;
 use engram_driver::etcd::{Etcd, judge_version};
@@ -41,9 +40,8 @@ impl Caller for Runs {
 /// An exception as the other side is to raise it.
 fn of_python(py: Python<'_>, error: &PyErr) -> Error {
     let class = error.get_type(py).name().map(|name| name.to_string()).unwrap_or_default();
-    let kind = Kind::ALL.into_iter().find(|kind| kind.class_name() == class);
     let text = error.value(py).to_string();
-    Error::Store(StoreError::new(kind.unwrap_or(Kind::Unsupported), text))
+    Error::of_class(&class, text.clone()).unwrap_or(Error::Unsupported(text))
 }
 
 /// A node.

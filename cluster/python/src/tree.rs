@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engram_driver::cluster::Cluster as Driven;
 use engram_driver::error::Error;
 use engram_driver::trees::Tree as Drawn;
-use engram_parts::pool::Listed;
+use engram_parts::pool::{BoxOf, Listed};
 use engram_protocol::manifest::{Holder, Manifest};
 use engram_protocol::placement::Placement;
 use pyo3::buffer::PyBuffer;
@@ -103,10 +103,12 @@ impl Tree {
         &self,
         py: Python<'py>,
         below: &str,
+        of: u64,
         offsets: Vec<u64>,
         counts: Vec<u64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let load = || self.driven.load_below(&self.drawn, below, &offsets, &counts);
+        let cut = BoxOf { offsets: &offsets, counts: &counts, of: Some(of) };
+        let load = || self.driven.load_below(&self.drawn, below, &cut);
         Ok(PyBytes::new(py, &told(py.detach(load))?))
     }
 
@@ -115,11 +117,13 @@ impl Tree {
         &self,
         py: Python<'_>,
         below: &str,
+        of: u64,
         offsets: Vec<u64>,
         counts: Vec<u64>,
         data: &[u8],
     ) -> PyResult<()> {
-        let store = || self.driven.store_below(&self.drawn, below, &offsets, &counts, data);
+        let cut = BoxOf { offsets: &offsets, counts: &counts, of: Some(of) };
+        let store = || self.driven.store_below(&self.drawn, below, &cut, data);
         told(py.detach(store))
     }
 

@@ -147,7 +147,7 @@ fn load(cluster: &Cluster, path: &str, rows: std::ops::Range<u64>) -> Result<Vec
     let count = rows.end - rows.start;
     let slab = Slab::new(&[ROWS, COLUMNS], &[rows.start, 0], &[count, COLUMNS])?;
     let mut out = vec![1; (count * COLUMNS * 8) as usize];
-    cluster.load(path, &slab, &mut out)?;
+    cluster.load(path, &DType::scalar(b'u', b'<', 8), &slab, &mut out)?;
     Ok(out)
 }
 
@@ -169,6 +169,7 @@ fn what_one_publishes_all_read() {
             );
         }
     }
+    let dtype = DType::scalar(b'u', b'<', 8);
     // Pieces of rows of several parts; pieces of parts, of which little or most is wanted.
     for (rows, columns) in
         [(90..310, 7..10), (5..6, 69..70), (10..49, 0..70), (10..61, 0..70), (199..201, 3..70)]
@@ -176,7 +177,7 @@ fn what_one_publishes_all_read() {
         let counts = [rows.end - rows.start, columns.end - columns.start];
         let slab = Slab::new(&[ROWS, COLUMNS], &[rows.start, columns.start], &counts).unwrap();
         let mut out = vec![0; (counts[0] * counts[1] * 8) as usize];
-        reader.load("run/T", &slab, &mut out).unwrap();
+        reader.load("run/T", &dtype, &slab, &mut out).unwrap();
         let row = |row: u64| columns.clone().map(move |column| row * 10_000 + column);
         let expected: Vec<u8> = rows.flat_map(row).flat_map(u64::to_le_bytes).collect();
         assert_eq!(out, expected);

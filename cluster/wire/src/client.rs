@@ -24,6 +24,8 @@ use crate::tls::Tls;
 
 /// How many idle connections are kept for each address.
 const KEPT: usize = 8;
+/// Connections that are kept to all addresses: an address that is asked again connects anew.
+const KEPT_IN_ALL: usize = 256;
 /// How long one is kept: less long than a server waits.
 const KEPT_FOR: Duration = Duration::from_secs(30);
 
@@ -159,6 +161,13 @@ impl Client {
         }
     }
 
+    /// Closes the connections that are kept.
+    pub fn close_kept(&self) {
+        if std::process::id() == self.process {
+            lock(&self.kept).clear();
+        }
+    }
+
     /// Keeps a connection for the next request, if it can have one.
     pub(crate) fn keep(&self, exchange: Exchange) {
         // The lock may have been held by another thread at the fork.
@@ -166,6 +175,14 @@ impl Client {
             return;
         }
         let mut kept = lock(&self.kept);
+        // Nobody else looks at connections to addresses that are asked no more.
+        kept.retain(|_, own| {
+            own.retain(|one| one.since.elapsed() < KEPT_FOR);
+            !own.is_empty()
+        });
+        if kept.values().map(Vec::len).sum::<usize>() >= KEPT_IN_ALL {
+            return;
+        }
         let own = kept.entry(exchange.link.address().to_owned()).or_default();
         if own.len() >= KEPT {
             own.remove(0);

@@ -109,7 +109,7 @@ pub struct FileRange {
     /// What keeps the bytes as they are. It is dropped once, on a thread of the server: when the
     /// other side has acknowledged the last byte, or when the connection is over. (One that lies
     /// on the same node acknowledges what it has yet to read. Such a reader sees changes that are
-    /// made right after the guard has gone, which a checksum tells.)
+    /// made right after the guard has gone: it compares a checksum, or asks once more.)
     pub guard: Box<dyn Any + Send>,
 }
 

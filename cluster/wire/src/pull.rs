@@ -20,7 +20,7 @@ use engram_base::mutex::lock;
 
 use crate::bounce::Bounce;
 use crate::client::exchange::{Exchange, Framing, Head};
-use crate::client::{Client, head_of};
+use crate::client::{Ask, Client, head_of};
 use crate::error::{Error, Result};
 use crate::message::{Headers, Method};
 
@@ -47,6 +47,10 @@ pub struct Pull {
     pub within: Option<Within>,
     /// What the bytes' `ETag` must be, if that is known.
     pub etag: Option<String>,
+    /// Whether each holder is asked at the end if it has the bytes still. A holder keeps them as
+    /// they are while they are on their way; but what lies on the same host has arrived before it
+    /// is read. So where nobody compares a checksum, only this tells that they were not replaced.
+    pub confirm: bool,
     /// Headers that each request has.
     pub headers: Headers,
     /// When it must be over, from now on.
@@ -69,6 +73,7 @@ impl Default for Pull {
     fn default() -> Self {
         Pull {
             within: None,
+            confirm: false,
             etag: None,
             headers: Headers::default(),
             deadline: Duration::from_secs(600),
@@ -135,6 +140,9 @@ impl Client {
             ends: AtomicBool::new(false),
         };
         let (checksum, tried) = common.run(into, progress)?;
+        if how.confirm {
+            common.confirm(&tried)?;
+        }
         let etag = common.etag.into_inner().unwrap_or_default();
         let requests = common.requests.into_inner();
         Ok(Pulled { checksum, etag, requests, holders: tried })
@@ -200,6 +208,36 @@ impl Common<'_> {
         let mut sum = RunningChecksum::new();
         sum.add(into);
         Ok((sum.word(), tried))
+    }
+
+    /// Asks those that gave something whether they have it still.
+    fn confirm(&self, tried: &[Tried]) -> Result<()> {
+        let mut headers = self.how.headers.clone();
+        if let Some(etag) = &*lock(&self.etag) {
+            headers.push("If-Match", etag.clone());
+        }
+        let ask = Ask {
+            deadline: self.until.saturating_duration_since(Instant::now()),
+            connect: self.how.connect,
+            most_bytes: REFUSAL,
+        };
+        for Tried { address, .. } in tried.iter().filter(|one| one.bytes > 0) {
+            let path = self.path;
+            let answer = self.client.request(Method::Head, address, path, &headers, &[], &ask)?;
+            match answer.status {
+                200 => {}
+                404 | 412 => {
+                    return Err(Error::Changed(format!(
+                        "{path} at {address} was removed or replaced while it came: look it up again"
+                    )));
+                }
+                status => {
+                    let message = format!("{address} refuses {path}, after all of it has come");
+                    return Err(Error::Refused { status, message });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Fills a part from one holder after another.

@@ -74,6 +74,27 @@ fn a_piece_of_the_bytes_comes_wherever_its_place_lies_within_a_page() {
 }
 
 #[test]
+fn what_was_removed_while_it_came_has_not_come() {
+    let bytes = pattern(5000);
+    for (status, confirm) in [("404 Not Found", true), ("412 No", true), ("404 Not Found", false)] {
+        let own = bytes.clone();
+        let address = holder(move |_, socket, head| {
+            if head.starts_with("head") {
+                let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+                let _ = socket.write_all(answer.as_bytes());
+            } else {
+                let _ = socket.write_all(partial(0, own.len(), "\"1\"").as_bytes());
+                let _ = socket.write_all(&own);
+            }
+        });
+        let mut into = vec![0; bytes.len()];
+        let how = Pull { confirm, ..Pull::default() };
+        let pulled = pull(&Client::new(None), &[&address], &mut into, &how);
+        assert_eq!(matches!(pulled, Err(Error::Changed(_))), confirm, "{pulled:?}");
+    }
+}
+
+#[test]
 fn nothing_is_pulled_where_nothing_lies() {
     let server = plain(|_| Response::new(200, ""));
     let address = server.address().to_string();

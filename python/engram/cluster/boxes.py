@@ -64,6 +64,7 @@ class ClusterArray:
         self._manifest = manifest
         self._revision = revision
         self.shape: tuple[int, ...] = tuple(manifest["shape"])
+        self._dtype_text: str = manifest["dtype"]
         self.dtype = values.dtype_of(manifest["dtype"])
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -206,7 +207,7 @@ class ClusterArray:
     def read(self, box: Box) -> tuple[np.ndarray[Any, Any], str]:
         """Read a box, in the generation that the name has now: its items, and the parts' uuid."""
         out = np.empty(box.counts, self.dtype)
-        text, _ = self.cluster._load(self.path, self.shape, box, raw_of(out))
+        text, _ = self.cluster._load(self.path, self._dtype_text, self.shape, box, raw_of(out))
         found = json.loads(text)
         return out, found.get("made", found["uuid"])
 
@@ -377,7 +378,11 @@ def check_box(shape: Sequence[int], box: Box) -> None:
 def bounding(shape: tuple[int, ...], key: Any) -> tuple[Box, Any]:
     """Give the smallest box that has what an index asks for, and the index within it."""
     index = key if isinstance(key, tuple) else (key,)
-    plain = all(isinstance(one, slice | int | np.integer) or one is Ellipsis for one in index)
+    # A bool is an int, and as an index it is a mask.
+    plain = all(
+        (isinstance(one, slice | int | np.integer) and not isinstance(one, bool)) or one is Ellipsis
+        for one in index
+    )
     if not plain or sum(one is Ellipsis for one in index) > 1:
         # What numpy does with lists, masks and new axes it does with the whole.
         return Box((0,) * len(shape), shape), key

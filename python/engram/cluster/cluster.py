@@ -659,9 +659,13 @@ class Cluster:
 
         retire(self, node, lost=lost)
 
-    def _load(self, path: str, shape: Sequence[int], box: Box, out: Any) -> tuple[str, int]:
+    def _load(
+        self, path: str, dtype: str, shape: Sequence[int], box: Box, out: Any
+    ) -> tuple[str, int]:
+        """Read a box of an array of this dtype and shape into memory of its bytes."""
         check_box(shape, box)
-        return self._native.load(path, list(shape), list(box.offsets), list(box.counts), out)
+        where = (list(shape), list(box.offsets), list(box.counts))
+        return self._native.load(path, dtype, *where, out)
 
 
 _opened: dict[str, Cluster] = {}

@@ -65,11 +65,13 @@ class FarObject:
         return f'"{self._id:x}/{self._generation:x}"'
 
     def _load(self, offsets: list[int], counts: list[int]) -> bytes:
-        data: bytes = self._tree.asked(lambda tree: tree.load(self._below(), offsets, counts))
+        data: bytes = self._tree.asked(
+            lambda tree: tree.load(self._below(), self._id, offsets, counts)
+        )
         return data
 
     def _store(self, offsets: list[int], counts: list[int], data: bytes) -> None:
-        self._tree.asked(lambda tree: tree.store(self._below(), offsets, counts, data))
+        self._tree.asked(lambda tree: tree.store(self._below(), self._id, offsets, counts, data))
 
     def _whole(self) -> bytes:
         """Give its value's bytes."""

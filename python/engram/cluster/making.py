@@ -20,6 +20,8 @@ from engram.cluster.natives import native
 from engram.errors import (
     ArgumentError,
     CoordinatorError,
+    EngramError,
+    ExistsError,
     NodeAwayError,
     NotFoundError,
     PoolFullError,
@@ -195,7 +197,9 @@ class ValuePlan(ArrayPlan):
     def make(self, cluster: "Cluster", making: Making, made: list[Made]) -> None:
         """Send each part to its holders."""
         for number, (box, places) in enumerate(zip(self.boxes, self.places, strict=True)):
-            block = np.ascontiguousarray(self.value[box.slices])
+            # Of a value without dimensions the index alone would be a scalar, and numpy's scalars
+            # of bytes have no zeros at their end.
+            block = np.ascontiguousarray(self.value[(*box.slices, ...)])
             make_part(cluster, making, Made(number, box, places, None), block, made)
 
 
@@ -294,6 +298,8 @@ def commit(cluster: "Cluster", plans: Sequence[Plan]) -> None:
         If a name that is to be removed is not there.
     ConflictError
         If somebody else publishes one of the names meanwhile.
+    ExistsError
+        If an array is to have the name of a group.
 
     """
     if len(plans) > NAMES_MOST:
@@ -302,6 +308,11 @@ def commit(cluster: "Cluster", plans: Sequence[Plan]) -> None:
     for plan, there in zip(plans, draft.there, strict=True):
         if not there and not isinstance(plan, ArrayPlan):
             raise NotFoundError(f"there is no {plan.path!r} in the cluster {cluster.name!r}")
+        if there == "group" and isinstance(plan, ArrayPlan):
+            raise ExistsError(
+                f"{plan.path!r} is a group, and goes with all that is below it: remove it first "
+                f"(`cluster.remove({plan.path!r})`), or give the array another name"
+            )
     uuids = [native.Cluster.new_uuid() for _ in plans]
     arrays = [(p, uuid) for p, uuid in zip(plans, uuids, strict=True) if isinstance(p, ArrayPlan)]
     for plan, _ in arrays:
@@ -319,11 +330,19 @@ def commit(cluster: "Cluster", plans: Sequence[Plan]) -> None:
         is_asked = True
         cluster._native.publish(draft, [texts.get(plan.path) for plan in plans])
     except BaseException as error:
-        if is_asked and isinstance(error, CoordinatorError):
-            raise  # it may have taken effect, or do so yet
+        if is_asked and may_be_published(error):
+            raise
         for plan, uuid in arrays:
             give_back(cluster, uuid, draft.maker, made[plan.path])
         raise
+
+
+def may_be_published(error: BaseException) -> bool:
+    """Whether a publication that ended with an error may have taken effect, or do so yet.
+
+    A signal's error says nothing of what was asked before it.
+    """
+    return isinstance(error, CoordinatorError) or not isinstance(error, EngramError)
 
 
 def give_back(cluster: "Cluster", uuid: str, maker: int, made: Sequence[Made]) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
+import os
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -201,33 +204,65 @@ def _merged(
 
 
 class ArrayIndex:
-    """The arrays of a cluster as objects without values, in a pool of this process."""
+    """The arrays of a cluster as objects without values, in pools of this process.
+
+    *Invariant*: a pool has no two arrays of which one's name is below the other's, which a cluster
+    may have and a pool may not. So there is one pool for arrays that are below none, a second one
+    for those that are below one, and so on: almost always there is one.
+    """
 
     def __init__(self) -> None:
-        base = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own, which nobody else has
-        self._folder = tempfile.mkdtemp(
-            prefix="engram-arrays-", dir=base if base.is_dir() else None
-        )
-        self._pool: Pool = create(Path(self._folder) / "pool", _INDEX_SIZE)
-        self._known: dict[str, str] = {}
+        self._levels: list[_Level] = []
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Remove the pool."""
-        self._pool.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Remove the pools."""
+        while self._levels:
+            self._levels.pop().close()
 
     def find(
         self, query: _engram.Query, arrays: dict[str, dict[str, Any]], number: int
     ) -> list[_Keyed]:
         """Find those of these arrays of which the query is true."""
+        by_level: dict[int, dict[str, dict[str, Any]]] = {}
+        for path, manifest in arrays.items():
+            steps = path.split("/")
+            above = ("/".join(steps[:count]) for count in range(1, len(steps)))
+            by_level.setdefault(sum(each in arrays for each in above), {})[path] = manifest
         with self._lock:
-            self._bring_up(arrays)
-            found = query.keyed(self._pool._namespace, self._pool._id)
+            while len(self._levels) <= max(by_level, default=0):
+                self._levels.append(_Level())
+            found = [
+                level.find(query, by_level.get(at, {})) for at, level in enumerate(self._levels)
+            ]
+        merged = heapq.merge(*found, key=itemgetter(1))
         return [
             _Keyed(key, number, place, _hit_of(path, arrays[path]))
-            for place, (path, key) in enumerate(found)
+            for place, (path, key) in enumerate(merged)
         ]
+
+
+class _Level:
+    """A pool of arrays of which none is below another one."""
+
+    def __init__(self) -> None:
+        base = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own, which nobody else has
+        folder = tempfile.mkdtemp(prefix="engram-arrays-", dir=base if base.is_dir() else None)
+        self._remove = weakref.finalize(self, _removed, folder, os.getpid())
+        self._pool: Pool = create(Path(folder) / "pool", _INDEX_SIZE)
+        self._known: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Remove the pool."""
+        self._pool.close()
+        self._remove()
+
+    def find(
+        self, query: _engram.Query, arrays: dict[str, dict[str, Any]]
+    ) -> list[tuple[str, Any]]:
+        """Find those of these arrays of which the query is true, and what they are ordered by."""
+        self._bring_up(arrays)
+        return query.keyed(self._pool._namespace, self._pool._id)
 
     def _bring_up(self, arrays: dict[str, dict[str, Any]]) -> None:
         """Have an object for each array, as its manifest is now."""
@@ -239,17 +274,26 @@ class ArrayIndex:
             if self._known.get(path) == sign:
                 continue
             shape = tuple(manifest["shape"])
-            chunks = (*[1] * (len(shape) - 1), _CHUNK) if shape else None
+            dtype = values.dtype_of(manifest["dtype"])
+            # Without chunks it would have a value, and with them it has none, as long as nobody
+            # writes one. Items of no bytes have none anyway.
+            chunks = (*[1] * (len(shape) - 1), _CHUNK) if shape and dtype.itemsize else None
             self._pool.create_array(
                 path,
                 shape=shape,
-                dtype=values.dtype_of(manifest["dtype"]),
+                dtype=dtype,
                 dims=manifest.get("dims"),
                 attrs=values.decode(manifest.get("attrs", {})),
                 overwrite=True,
                 chunks=chunks,
             )
             self._known[path] = sign
+
+
+def _removed(folder: str, process: int) -> None:
+    """Remove the folder of a pool, unless this is a fork of the process that made it."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _hit_of(path: str, manifest: dict[str, Any]) -> Hit:

@@ -87,7 +87,10 @@ class Runner:
         if begins:
             future.add_done_callback(lambda done: self._has_given(number, done))
             if ask.verb in QUICK:
-                future.set_result(self._done(ask))
+                try:
+                    future.set_result(self._done(ask))
+                except Exception as error:  # noqa: BLE001 - it is the caller's to see
+                    future.set_exception(error)
         if not future.done() and self._waiting.acquire(blocking=False):
             try:
                 with suppress(TimeoutError):

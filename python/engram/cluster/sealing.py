@@ -18,9 +18,9 @@ import numpy as np
 
 from engram.cluster import values
 from engram.cluster.boxes import Box, decoded, raw_of
-from engram.cluster.making import Holder, Made, Making, Places, give_back
+from engram.cluster.making import Holder, Made, Making, Places, give_back, may_be_published
 from engram.cluster.natives import native
-from engram.errors import BusyError, ConflictError, CoordinatorError, ExistsError, NotFoundError
+from engram.errors import BusyError, ConflictError, ExistsError, NotFoundError
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
@@ -68,7 +68,7 @@ def seal(cluster: Cluster, path: str) -> None:
         is_asked = True
         cluster._native.publish(draft, [text])
     except BaseException as error:
-        if not (is_asked and isinstance(error, CoordinatorError)):
+        if not (is_asked and may_be_published(error)):
             give_back(cluster, uuid, draft.maker, copies)
         raise
 
@@ -91,7 +91,7 @@ def _copy(
         own = [holders[at] for at in part["h"]]
         more = [holder for holder in places.beside(own[0]) if holder not in own]
         block = np.empty(box.counts, dtype)
-        cluster._load(making.path, manifest["shape"], box, raw_of(block))
+        cluster._load(making.path, manifest["dtype"], manifest["shape"], box, raw_of(block))
         made: list[Holder] = []
         copies.append(Made(number, box, made, None))
         new = making.part(number, box, dtype)

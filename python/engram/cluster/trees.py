@@ -15,11 +15,11 @@ import numpy as np
 
 from engram import _engram
 from engram.cluster.far import FarArray, FarAttributes, FarBlob
+from engram.cluster.making import may_be_published
 from engram.cluster.natives import native
 from engram.errors import (
     ArgumentError,
     ConflictError,
-    CoordinatorError,
     NodeAwayError,
     NotFoundError,
 )
@@ -360,7 +360,7 @@ def create(
         is_asked = True
         cluster._native.publish(draft, [manifest])
     except BaseException as error:
-        if is_asked and isinstance(error, CoordinatorError):
+        if is_asked and may_be_published(error):
             raise  # it may have taken effect, or do so yet
         _give_back(tree, draft.maker)
         again = cluster._find(path) if isinstance(error, ConflictError) else None

@@ -248,7 +248,13 @@ class _Verifying:
         box = Box(tuple(part["o"]), tuple(part["n"]))
         out = np.empty(box.counts, values.dtype_of(manifest["dtype"]))
         raw = raw_of(out)
-        said = (list(manifest["shape"]), list(box.offsets), list(box.counts), raw)
+        said = (
+            manifest["dtype"],
+            list(manifest["shape"]),
+            list(box.offsets),
+            list(box.counts),
+            raw,
+        )
         try:
             text, _ = self._reader.load(path, *said)
         except (CorruptError, PartsLostError) as error:

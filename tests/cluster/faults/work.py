@@ -95,7 +95,9 @@ def read(cluster: clusters.Cluster, log: Log, given: dict[str, Any]) -> None:  #
             box = box_of(log.draw, SHAPE[name])
             out = np.empty(box.counts, "i8")
             # As `t[…]` does it, which does not say who has answered.
-            manifest, _ = cluster._load(name, SHAPE[name], box, out.reshape(-1).view(np.uint8))
+            manifest, _ = cluster._load(
+                name, "<i8", SHAPE[name], box, out.reshape(-1).view(np.uint8)
+            )
             said.update(of_manifest(json.loads(manifest), box, cluster.node))
             said["value"] = of_one(out)
 
