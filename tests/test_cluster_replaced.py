@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cluster.rig import Rig, rigged, wait_for
-from engram.errors import AccessError, ConflictError, ExistsError
+from engram.errors import AccessError, ArgumentError, ConflictError, ExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -194,13 +194,13 @@ def test_a_reader_sees_names_that_are_replaced_all_the_time(rig: Rig) -> None:
     rig.serve(0, kept=0.5)
     writer, reader = rig.open(0), rig.open()
     stops = threading.Event()
-    writer.put("run/T", np.zeros(400_000))
+    writer.put("run/T", np.zeros(40_000))
 
     def replace() -> None:
         for turn in range(1, 10_000):
             if stops.is_set():
                 return
-            writer.put("run/T", np.full(400_000, float(turn)))
+            writer.put("run/T", np.full(40_000, float(turn)))
 
     thread = threading.Thread(target=replace)
     thread.start()
@@ -212,3 +212,48 @@ def test_a_reader_sees_names_that_are_replaced_all_the_time(rig: Rig) -> None:
         thread.join()
     assert all(len(values) == 1 for values in seen)
     assert len(seen) > 1
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ({"parts": "22"}, r"parts '22': give a whole number for each dimension"),
+        ({"parts": (1.5, 2)}, r"parts \(1\.5, 2\): give a whole number"),
+        ({"parts": 2}, r"parts \[2\]: give for each of the 2 dimensions"),
+        ({"parts": (1000, 1000)}, r"are 1000000 in all; a manifest has at most 16384"),
+        ({"dims": (1, 2)}, r"dims \(1, 2\) are no names: give a tuple of str"),
+        ({"dims": "yx"}, r"dims 'yx' are no names"),
+        ({"attrs": ["x"]}, r"attrs \['x'\] are no attributes: give a dict"),
+        ({"attrs": {5: 1}}, r"5 is no key of an attribute: give a str"),
+        ({"attrs": {"": 1}}, r"'' is no key of an attribute"),
+        ({"attrs": {"a": [1, "b"]}}, r"attribute 'a': \[1, 'b'\] has text and other things"),
+        ({"attrs": {"a": [[1], [1, 2]]}}, r"attribute 'a': \[\[1\], \[1, 2\]\] is no array"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_with_its_value(
+    refusing: clusters.Cluster, what: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ArgumentError, match=why):
+        refusing.create_array("run/T", (1000, 1000), **what)
+    assert list(refusing) == []
+
+
+@pytest.mark.parametrize("path", ["/".join("d" * 65), "x" * 256, "ä" * 128, "a\ud800b", 5])
+def test_what_cannot_be_a_name_is_refused(refusing: clusters.Cluster, path: Any) -> None:
+    for ask in (lambda: refusing.put(path, 1), lambda: refusing[path], lambda: path in refusing):
+        with pytest.raises(ArgumentError, match="is no name"):
+            ask()
+    refusing.put("/".join("d" * 64), 1)
+    assert refusing["/".join("d" * 64)][...] == 1
+    refusing.remove("/".join("d" * 64))
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[clusters.Cluster]:
+    """Give a cluster of one node, which has no names."""
+    folder = tmp_path_factory.mktemp("refusing")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        with rigged(folder) as rig:
+            rig.serve(0)
+            yield rig.open(0)

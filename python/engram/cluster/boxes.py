@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import operator
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -331,21 +332,37 @@ def decoded(path: str, manifest: str, revision: int) -> tuple[dict[str, Any], in
     return found, revision
 
 
+_PARTS_MOST = 16_384
+"""What a manifest has room for."""
+
+
 def boxes_of(shape: Sequence[int], parts: Sequence[int] | None, nodes: int) -> list[Box]:
     """Cut an array into boxes that have items, by how many each dimension is cut into.
 
     Raises
     ------
     ArgumentError
-        If `parts` has not one number above 0 for each dimension.
+        If `parts` has not one number above 0 for each dimension, or they are too many.
 
     """
     if parts is None:
         parts = [min(nodes, shape[0] or 1), *[1] * (len(shape) - 1)] if shape else []
+    if isinstance(parts, int | np.integer):
+        parts = (int(parts),)
+    try:
+        parts = [operator.index(number) for number in parts]
+    except TypeError:
+        raise ArgumentError(f"parts {parts!r}: give a whole number for each dimension") from None
     if len(parts) != len(shape) or any(number < 1 for number in parts):
         raise ArgumentError(
             f"parts {list(parts)}: give for each of the {len(shape)} dimensions of shape "
             f"{tuple(shape)} into how many it is cut"
+        )
+    count = math.prod(map(min, parts, shape))
+    if count > _PARTS_MOST:
+        raise ArgumentError(
+            f"parts {list(parts)} are {count} in all; a manifest has at most {_PARTS_MOST}: give "
+            "fewer, each larger"
         )
     cuts = []
     for length, number in zip(shape, parts, strict=True):

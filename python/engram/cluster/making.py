@@ -139,6 +139,10 @@ class ArrayPlan(Plan, ABC):
     def __post_init__(self) -> None:
         """Refuse what no manifest can say."""
         values.dtype_text(self.dtype)
+        if self.dims is not None and (
+            isinstance(self.dims, str) or not all(isinstance(dim, str) and dim for dim in self.dims)
+        ):
+            raise ArgumentError(f"dims {self.dims!r} are no names: give a tuple of str")
         if self.dims is not None and len(self.dims) != len(self.shape):
             raise ArgumentError(
                 f"dims {list(self.dims)} name {len(self.dims)} of {len(self.shape)} dimensions"

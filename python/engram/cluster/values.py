@@ -72,14 +72,29 @@ def item_bytes(fill: Any, dtype: np.dtype[Any]) -> bytes:
 
 def encode(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
     """Give attributes as a manifest has them."""
-    return {name: _encoded(name, value) for name, value in (attrs or {}).items()}
+    if attrs is None:
+        return {}
+    if not isinstance(attrs, Mapping):
+        raise ArgumentError(f"attrs {attrs!r} are no attributes: give a dict of values by key")
+    for name in attrs:
+        if not isinstance(name, str) or not name:
+            raise ArgumentError(f"{name!r} is no key of an attribute: give a str")
+    return {name: _encoded(name, value) for name, value in attrs.items()}
 
 
 def _encoded(name: str, value: Any) -> Any:
     if isinstance(value, str):
         return value
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ArgumentError(f"attribute {name!r}: {value!r} is no array: {error}") from error
     if array.dtype.kind == "U":
+        items = np.asarray(value, object).ravel()
+        if not all(isinstance(item, str) for item in items):
+            raise ArgumentError(
+                f"attribute {name!r}: {value!r} has text and other things: give values of one kind"
+            )
         return {"text": array.tolist()}
     if array.dtype.kind not in "biufcSVMm" or array.dtype.fields is not None:
         raise ArgumentError(
