@@ -197,10 +197,10 @@ def test_a_reader_sees_names_that_are_replaced_all_the_time(rig: Rig) -> None:
     writer.put("run/T", np.zeros(40_000))
 
     def replace() -> None:
-        for turn in range(1, 10_000):
+        for number in range(1, 10_000):
             if stops.is_set():
                 return
-            writer.put("run/T", np.full(40_000, float(turn)))
+            writer.put("run/T", np.full(40_000, float(number)))
 
     thread = threading.Thread(target=replace)
     thread.start()

@@ -143,10 +143,10 @@ def test_a_user_reads_a_name_that_is_replaced_all_the_time(secure: Rig, anna: Pa
         c.put("run/R", np.zeros(1000))
 
         def replace() -> None:
-            turn = 0
+            number = 0
             while not stops.is_set():
-                turn += 1
-                c.put("run/R", np.full(1000, float(turn)))
+                number += 1
+                c.put("run/R", np.full(1000, float(number)))
 
         thread = threading.Thread(target=replace)
         thread.start()

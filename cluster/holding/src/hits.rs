@@ -28,7 +28,8 @@ pub fn find(
     namespace: &Namespace,
     text: &str,
     groups: &[Gid],
-    (is_from_group, is_published): (bool, bool),
+    is_from_group: bool,
+    is_published: bool,
     tell: &mut Tell<'_>,
 ) -> Result<()> {
     let mut query = parse(text)?;

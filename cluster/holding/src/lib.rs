@@ -605,14 +605,8 @@ unsafe extern "C" fn query(
             // SAFETY: the caller's groups, which live through the call.
             unsafe { std::slice::from_raw_parts(groups, count) }
         };
-        hits::find(
-            namespace,
-            text,
-            groups,
-            (is_from_group, is_published),
-            &mut |path, head, key| {
-                take(into, Bytes::of(path.as_bytes()), Bytes::of(head), Bytes::of(key));
-            },
-        )
+        hits::find(namespace, text, groups, is_from_group, is_published, &mut |path, head, key| {
+            take(into, Bytes::of(path.as_bytes()), Bytes::of(head), Bytes::of(key));
+        })
     })
 }

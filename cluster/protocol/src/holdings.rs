@@ -364,8 +364,8 @@ impl Holdings {
                 if !is_former || !is_same || !self.rules.has(Rule::Incarnations) {
                     return Judgement::Stays;
                 }
-                // What is not sealed has no bytes that it must have: whoever was about to seal it may
-                // have died, and others have written on.
+                // What is not sealed has no bytes that it must have: whoever was about to seal it
+                // may have died, and others have written on.
                 if expected.is_none() || !self.rules.has(Rule::Wholeness) {
                     return Judgement::Enters;
                 }

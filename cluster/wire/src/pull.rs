@@ -228,7 +228,8 @@ impl Common<'_> {
                 200 => {}
                 404 | 412 => {
                     return Err(Error::Changed(format!(
-                        "{path} at {address} was removed or replaced while it came: look it up again"
+                        "{path} at {address} was removed or replaced while it came: look it up \
+                         again"
                     )));
                 }
                 status => {

@@ -29,8 +29,8 @@ def checked(path: str) -> str:
         raise ArgumentError(f"{path!r} is no name: it has a half of a surrogate pair") from error
     if longest > _STEP_BYTES or len(steps) > _STEPS:
         raise ArgumentError(
-            f"{_shown(path)} is no name: it has {len(steps)} steps, the longest of {longest} bytes; "
-            f"at most {_STEPS} of {_STEP_BYTES} bytes each are kept"
+            f"{_shown(path)} is no name: it has {len(steps)} steps, the longest of {longest} "
+            f"bytes; at most {_STEPS} of {_STEP_BYTES} bytes each are kept"
         )
     return "/".join(steps)
 
