@@ -74,8 +74,7 @@ impl Cluster {
         if !map.is_member(&holder, Rules::ALL) {
             return Err(Cluster::away(&map, &[holder], "the object"));
         }
-        // What a call takes and gives may be large; how long it runs is no matter of this.
-        let deadline = self.patience(body.len()) + MARGIN;
+        let deadline = self.deadline + MARGIN;
         let ask = Ask { deadline, most_bytes: CALL_MOST, ..Ask::default() };
         let number = target::encode_query(number);
         let target = format!("/calls/{number}?member={:x}", entry.member);

@@ -28,8 +28,8 @@ use crate::error::{Error, Result};
 use crate::node::{NodeFile, Place};
 use crate::session::{Beginning, Session};
 
-/// Bytes that come or go in a second, at least: slower ones are as good as none.
-const SLOWEST: u64 = 1 << 20;
+/// Bytes that are pulled in a second, at least.
+const SLOWEST: u64 = 64 << 10;
 /// Between two looks at what passes.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -246,7 +246,8 @@ impl Cluster {
         keys.iter().zip(paths).map(found).collect()
     }
 
-    /// How long so many bytes may be on their way: the deadline is for an answer to begin.
+    /// How long a pull of so many bytes may take. The deadline is for an answer to begin; where
+    /// too few come at any time, the pull ends by itself.
     pub(crate) fn patience(&self, nbytes: usize) -> Duration {
         self.deadline + Duration::from_secs(nbytes as u64 / SLOWEST)
     }

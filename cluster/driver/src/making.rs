@@ -83,8 +83,7 @@ impl Cluster {
         let Standing::Serving(entry) = map.standing(holder, Rules::ALL) else {
             return Err(Cluster::away(&map, std::slice::from_ref(holder), "what is asked for"));
         };
-        let deadline = self.patience(body.len());
-        let ask = Ask { deadline, most_bytes: ANSWER_MOST, ..Ask::default() };
+        let ask = Ask { deadline: self.deadline, most_bytes: ANSWER_MOST, ..Ask::default() };
         let address = &entry.identity.address;
         match self.wire.request(method, address, target, &Headers::default(), body, &ask) {
             Ok(answer) if answer.status >= 400 => {

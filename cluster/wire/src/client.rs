@@ -32,7 +32,8 @@ const KEPT_FOR: Duration = Duration::from_secs(30);
 /// How a request is made.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// When it must be over, from now on: connection, request and answer.
+    /// How long an answer may take once the request has gone, and the connection before. A body is
+    /// on its way for longer, as long as some of it comes or goes at any time.
     pub deadline: Duration,
     /// How long a connection may take to come about, of that.
     pub connect: Duration,
@@ -115,6 +116,7 @@ impl Client {
         let head = head_of(method, address, path, headers, body.len())?;
         let (mut exchange, head) =
             self.begin(method, address, head.as_bytes(), body, ask.connect, until)?;
+        let until = Instant::now() + ask.deadline + head.on_its_way();
         let body = exchange.body(&head, ask.most_bytes, until)?;
         self.keep(exchange);
         Ok(Answer { status: head.status, headers: head.headers, body })

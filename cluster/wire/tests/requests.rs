@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
-use common::{LONG, giving, head, holder, pattern, plain, raw, serve, split};
+use common::{LONG, SHORT, giving, head, holder, pattern, plain, raw, serve, split};
 use engram_wire::{
     Answer, Ask, Client, Content, Error, Headers, Limits, Method, Pull, Request, Response, Server,
 };
@@ -339,4 +339,34 @@ fn a_server_that_is_stopped_answers_what_it_has_begun() {
     release.send(()).unwrap();
     assert_eq!(asking.join().unwrap().body, b"whole");
     assert!(stopping.join().unwrap());
+}
+
+#[test]
+fn a_body_may_take_longer_than_the_deadline_while_it_is_taken() {
+    let body = pattern(32 << 20);
+    for takes in [true, false] {
+        let address = holder(move |_, socket, head| {
+            assert!(head.starts_with("put"));
+            let mut piece = vec![0; 1 << 20];
+            let mut left = 32 << 20;
+            // In one piece each quarter of what is waited for; or nothing.
+            while takes && left > 0 {
+                std::thread::sleep(SHORT / 4);
+                let len = piece.len().min(left);
+                socket.read_exact(&mut piece[..len]).unwrap();
+                left -= len;
+            }
+            if !takes {
+                std::thread::sleep(2 * SHORT);
+            }
+            let _ = socket.write_all(b"HTTP/1.1 204 No\r\n\r\n");
+        });
+        let ask = Ask { deadline: SHORT, ..Ask::default() };
+        let headers = Headers::default();
+        let answer = Client::new(None).request(Method::Put, &address, "/x", &headers, &body, &ask);
+        match answer {
+            Ok(answer) => assert!(takes && answer.status == 204),
+            Err(error) => assert!(!takes && matches!(error, Error::Deadline(_)), "{error}"),
+        }
+    }
 }

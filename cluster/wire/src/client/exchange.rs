@@ -1,6 +1,6 @@
 //! One request and its response, on a connection: heads, and how long a body is.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::client::link::Link;
 use crate::error::{Error, Result};
@@ -11,6 +11,8 @@ const HEAD_BYTES: usize = 64 << 10;
 const HEADERS: usize = 100;
 /// What is read at once while a head is awaited: of a body that follows no more has to be copied.
 const STEP: usize = 4 << 10;
+/// Bytes of a body that come in a second, at least.
+const SLOWEST: u64 = 64 << 10;
 /// What is read at once of a body.
 const AT_ONCE: u64 = 256 << 10;
 
@@ -30,6 +32,16 @@ pub(crate) struct Head {
     pub(crate) framing: Framing,
     /// Whether the connection can be used again once the body is read.
     keeps: bool,
+}
+
+impl Head {
+    /// How long the body may be on its way, beyond what any answer may take.
+    pub(crate) fn on_its_way(&self) -> Duration {
+        match self.framing {
+            Framing::Length(len) => Duration::from_secs(len / SLOWEST),
+            Framing::Chunked | Framing::UntilClosed => Duration::ZERO,
+        }
+    }
 }
 
 /// A connection, and what has arrived on it and is not read yet.
@@ -52,7 +64,8 @@ impl Exchange {
         self.keeps && self.arrived.is_empty()
     }
 
-    /// Sends a request, and reads the head of what is answered.
+    /// Sends a request, and reads the head of what is answered. A body may be on its way for
+    /// longer; then the answer may take as long as was left in the beginning.
     pub(crate) fn ask(
         &mut self,
         method: Method,
@@ -61,12 +74,14 @@ impl Exchange {
         until: Instant,
     ) -> Result<Head> {
         (self.has_answered, self.keeps) = (false, false);
+        let patience = until.saturating_duration_since(Instant::now());
         let small = body.len() <= STEP;
         let sent = if small {
             self.link.send(&[head, body].concat(), until)
         } else {
             self.link.send(head, until).and_then(|()| self.link.send(body, until))
         };
+        let until = if small { until } else { Instant::now() + patience };
         match sent {
             // Who refuses a body, or a certificate, closes before all is sent, and has said why.
             Err(Error::Broken(text)) => self.head(method, until).map_err(|error| match error {

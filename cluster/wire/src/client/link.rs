@@ -80,13 +80,16 @@ impl Link {
         }
     }
 
-    /// Sends all of some bytes.
+    /// Sends all of some bytes. It may take longer, as long as the other side takes some of them
+    /// within the time that is left now.
     pub(crate) fn send(&mut self, bytes: &[u8], until: Instant) -> Result<()> {
         if self.secure.is_none() {
             return self.send_plain(bytes, until);
         }
         // A body is encrypted a piece at a time, for memory's sake.
+        let patience = until.saturating_duration_since(Instant::now());
         for piece in bytes.chunks(256 << 10) {
+            let until = Instant::now() + patience;
             self.step_until_ready(until)?;
             let Some(secure) = &mut self.secure else { break };
             if let Err(error) = secure.encrypt(piece) {
@@ -174,10 +177,14 @@ impl Link {
         Ok(())
     }
 
-    fn send_plain(&self, mut bytes: &[u8], until: Instant) -> Result<()> {
+    fn send_plain(&self, mut bytes: &[u8], mut until: Instant) -> Result<()> {
+        let patience = until.saturating_duration_since(Instant::now());
         while !bytes.is_empty() {
             match io::Write::write(&mut &self.socket, bytes) {
-                Ok(len) => bytes = &bytes[len..],
+                Ok(len) => {
+                    bytes = &bytes[len..];
+                    until = Instant::now() + patience;
+                }
                 Err(error) => self.blocked(&error, PollFlags::OUT, until)?,
             }
         }
