@@ -361,7 +361,7 @@ def boxes_of(shape: Sequence[int], parts: Sequence[int] | None, nodes: int) -> l
     count = math.prod(map(min, parts, shape))
     if count > _PARTS_MOST:
         raise ArgumentError(
-            f"parts {list(parts)} are {count} in all; a manifest has at most {_PARTS_MOST}: give "
+            f"parts {list(parts)}: a manifest has at most {_PARTS_MOST} parts, not {count}: give "
             "fewer, each larger"
         )
     cuts = []
