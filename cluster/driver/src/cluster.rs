@@ -28,8 +28,6 @@ use crate::error::{Error, Result};
 use crate::node::{NodeFile, Place};
 use crate::session::{Beginning, Session};
 
-/// Bytes that are pulled in a second, at least.
-const SLOWEST: u64 = 64 << 10;
 /// Between two looks at what passes.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -249,7 +247,7 @@ impl Cluster {
     /// How long a pull of so many bytes may take. The deadline is for an answer to begin; where
     /// too few come at any time, the pull ends by itself.
     pub(crate) fn patience(&self, nbytes: usize) -> Duration {
-        self.deadline + Duration::from_secs(nbytes as u64 / SLOWEST)
+        self.deadline + engram_wire::on_its_way(nbytes as u64)
     }
 
     /// The manifests of several names; the coordinator is asked again until the deadline.

@@ -29,6 +29,14 @@ const KEPT_IN_ALL: usize = 256;
 /// How long one is kept: less long than a server waits.
 const KEPT_FOR: Duration = Duration::from_secs(30);
 
+/// Bytes of a body that come or go in a second, at least.
+const SLOWEST: u64 = 64 << 10;
+
+/// How long so many bytes may be on their way, beyond the deadline for an answer to begin.
+pub fn on_its_way(nbytes: u64) -> Duration {
+    Duration::from_secs(nbytes / SLOWEST)
+}
+
 /// How a request is made.
 #[derive(Clone, Debug)]
 pub struct Ask {

@@ -32,7 +32,7 @@ pub mod target;
 pub mod tls;
 
 pub use authority::{Authority, Credentials};
-pub use client::{Answer, Ask, Client};
+pub use client::{Answer, Ask, Client, on_its_way};
 pub use error::{Error, Result};
 pub use identity::{Identity, Who};
 pub use message::{Content, FileRange, Handler, Headers, Method, Request, Response};

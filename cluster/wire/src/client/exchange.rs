@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::client::link::Link;
+use crate::client::on_its_way;
 use crate::error::{Error, Result};
 use crate::message::{Headers, Method};
 
@@ -11,8 +12,8 @@ const HEAD_BYTES: usize = 64 << 10;
 const HEADERS: usize = 100;
 /// What is read at once while a head is awaited: of a body that follows no more has to be copied.
 const STEP: usize = 4 << 10;
-/// Bytes of a body that come in a second, at least.
-const SLOWEST: u64 = 64 << 10;
+/// What the kernel holds of a body that has been sent, at most: its usual `tcp_wmem`.
+const BUFFERED: u64 = 4 << 20;
 /// What is read at once of a body.
 const AT_ONCE: u64 = 256 << 10;
 
@@ -38,7 +39,7 @@ impl Head {
     /// How long the body may be on its way, beyond what any answer may take.
     pub(crate) fn on_its_way(&self) -> Duration {
         match self.framing {
-            Framing::Length(len) => Duration::from_secs(len / SLOWEST),
+            Framing::Length(len) => on_its_way(len),
             Framing::Chunked | Framing::UntilClosed => Duration::ZERO,
         }
     }
@@ -65,7 +66,8 @@ impl Exchange {
     }
 
     /// Sends a request, and reads the head of what is answered. A body may be on its way for
-    /// longer; then the answer may take as long as was left in the beginning.
+    /// longer; then the answer may take as long as was left in the beginning, and as long as the
+    /// kernel may need for what it still holds of the body.
     pub(crate) fn ask(
         &mut self,
         method: Method,
@@ -81,7 +83,11 @@ impl Exchange {
         } else {
             self.link.send(head, until).and_then(|()| self.link.send(body, until))
         };
-        let until = if small { until } else { Instant::now() + patience };
+        let until = if small {
+            until
+        } else {
+            Instant::now() + patience + on_its_way(BUFFERED.min(body.len() as u64))
+        };
         match sent {
             // Who refuses a body, or a certificate, closes before all is sent, and has said why.
             Err(Error::Broken(text)) => self.head(method, until).map_err(|error| match error {
