@@ -53,7 +53,17 @@ impl Error {
     }
 
     /// The same error, whose message begins with more.
-    pub(crate) fn preceded_by(mut self, more: &str) -> Error {
+    pub(crate) fn preceded_by(self, more: &str) -> Error {
+        self.told(|text| format!("{more}{text}"))
+    }
+
+    /// The same error, whose message ends with more.
+    pub(crate) fn followed_by(self, more: &str) -> Error {
+        self.told(|text| format!("{text}{more}"))
+    }
+
+    /// The same error with another message.
+    fn told(mut self, message: impl FnOnce(&str) -> String) -> Error {
         match &mut self {
             Error::NodeAway(text)
             | Error::PartsLost(text)
@@ -64,9 +74,9 @@ impl Error {
             | Error::Argument(text)
             | Error::Unsupported(text)
             | Error::Access(text)
-            | Error::Corrupt(text) => text.insert_str(0, more),
+            | Error::Corrupt(text) => *text = message(text),
             Error::Store(error) => {
-                self = Error::Store(StoreError::new(error.kind(), format!("{more}{error}")));
+                *error = StoreError::new(error.kind(), message(&error.to_string()));
             }
         }
         self
@@ -135,6 +145,7 @@ impl From<WireError> for Error {
             WireError::Argument(_) | WireError::TooLarge(_) => Error::Argument(text),
             WireError::Tls(_) | WireError::Refused { status: 403, .. } => Error::Access(text),
             WireError::Refused { status: 404, .. } | WireError::Changed(_) => Error::NotFound(text),
+            WireError::Os(_) => Error::Store(StoreError::new(Kind::Os, text)),
             _ => Error::NodeAway(text),
         }
     }

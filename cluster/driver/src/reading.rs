@@ -4,7 +4,7 @@
 //! has are fetched. The checksum is that of the whole part, so such bytes are not compared with it,
 //! as those of a view are not.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use engram_base::dtype::DType;
 use engram_base::error::{Error as StoreError, Kind};
@@ -25,6 +25,13 @@ use crate::error::{Error, Result};
 
 /// Parts that are fetched at once.
 const FETCHES: usize = 8;
+
+/// Why a name was not read, by which map, and what each node said that gave nothing.
+struct Unread {
+    map: Map,
+    why: Failure,
+    said: BTreeMap<String, String>,
+}
 
 impl Cluster {
     /// Reads a box of an array of this dtype into memory of its shape. What no part covers is fill.
@@ -60,16 +67,17 @@ impl Cluster {
     ) -> Result<(Manifest, Revision)> {
         let deadline = now() + self.deadline;
         loop {
-            let (map, why) = match self.read_once(path, wanted.clone(), copy, deadline)? {
-                Ok(found) => return Ok(found),
-                Err(failed) => failed,
-            };
+            let Unread { map, why, said } =
+                match self.read_once(path, wanted.clone(), copy, deadline)? {
+                    Ok(found) => return Ok(found),
+                    Err(unread) => unread,
+                };
             let is_back = |holder: &Holder| {
                 matches!(map.standing(holder, Rules::ALL), Standing::Returning(_))
             };
             let waits = matches!(&why, Failure::Away(who) if who.iter().all(is_back));
             if !waits || now() >= deadline {
-                return Err(self.failure(path, &map, why));
+                return Err(self.failure(path, &map, why, &said));
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -82,13 +90,14 @@ impl Cluster {
         wanted: Wanted,
         copy: &mut BoxCopy<'_>,
         deadline: Moment,
-    ) -> Result<std::result::Result<(Manifest, Revision), (Map, Failure)>> {
+    ) -> Result<std::result::Result<(Manifest, Revision), Unread>> {
         let own = self.own_node().map(str::to_owned);
         let mut machine =
             Read::new(&self.keys, path, wanted, own, self.map(), deadline, Rules::ALL);
         let mut left: VecDeque<Action<Step>> = machine.start(now()).into();
         let mut wake = deadline;
         let mut fetches: Vec<Fetch> = Vec::new();
+        let mut said = BTreeMap::new();
         let end = loop {
             match left.pop_front() {
                 Some(Action::Ask { token, request }) => {
@@ -120,7 +129,7 @@ impl Cluster {
                     fetches.retain(|fetch| manifest.parts_uuid() == fetch.uuid);
                     // As many as run at once: what they bring is taken before others begin.
                     let asked: Vec<Fetch> = fetches.drain(..fetches.len().min(FETCHES)).collect();
-                    for (attempt, end) in self.fetch_all(&asked, &manifest, copy)? {
+                    for (attempt, end) in self.fetch_all(&asked, &manifest, copy, &mut said)? {
                         if end == Fetched::Whole {
                             // The deadline is for one that gets nothing.
                             machine.go_on_until(now() + self.deadline);
@@ -132,15 +141,17 @@ impl Cluster {
         };
         let map = machine.into_map();
         self.learn(&map);
-        Ok(end.map_err(|why| (map, why)))
+        Ok(end.map_err(|why| Unread { map, why, said }))
     }
 
-    /// Fetches parts, several at once, and has them taken.
+    /// Fetches parts, several at once, and has them taken. What nodes say that give nothing is
+    /// kept. What fails on this side (no memory, no descriptor) fails at each of them.
     fn fetch_all(
         &self,
         fetches: &[Fetch],
         manifest: &Manifest,
         copy: &mut BoxCopy<'_>,
+        said: &mut BTreeMap<String, String>,
     ) -> Result<Vec<(u64, Fetched)>> {
         let numbers: Vec<u32> = fetches.iter().map(|fetch| fetch.part).collect();
         let places = copy.places(manifest, &numbers)?;
@@ -164,7 +175,13 @@ impl Cluster {
                 }
                 Err(Error::NotFound(_)) => Fetched::NotThere,
                 Err(Error::Corrupt(_)) => Fetched::Differs,
-                Err(_) => Fetched::Failed,
+                Err(error) if matches!(error.kind(), Kind::Argument | Kind::Os) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    said.insert(fetch.node.clone(), error.to_string());
+                    Fetched::Failed
+                }
             };
             ends.push((fetch.attempt, end));
         }
@@ -214,14 +231,25 @@ impl Cluster {
             Err(WireError::Refused { status: 403 | 404, .. } | WireError::Changed(_)) => {
                 Err(missing())
             }
+            Err(error @ (WireError::Os(_) | WireError::Argument(_))) => Err(error.into()),
             Err(error) => Err(Error::NodeAway(error.to_string())),
         }
     }
 
-    fn failure(&self, path: &str, map: &Map, why: Failure) -> Error {
+    fn failure(
+        &self,
+        path: &str,
+        map: &Map,
+        why: Failure,
+        said: &BTreeMap<String, String>,
+    ) -> Error {
         match why {
             Failure::NotFound => Error::NotFound(format!("there is no {path:?} in the cluster")),
-            Failure::Away(who) => Cluster::away(map, &who, &format!("{path:?}")),
+            Failure::Away(who) => {
+                let said = who.iter().filter_map(|holder| said.get(&holder.node).cloned());
+                let away = Cluster::away(map, &who, &format!("{path:?}"));
+                said.fold(away, |error, why| error.followed_by(&format!(" ({why})")))
+            }
             Failure::Lost(parts) => Error::PartsLost(format!(
                 "parts {parts:?} of {path:?} are lost: their nodes came back without them, or were \
                  given up"

@@ -12,6 +12,7 @@
 
 pub(crate) mod carrier;
 mod connection;
+mod guests;
 mod kernel;
 pub(crate) mod outgoing;
 pub(crate) mod piece;
@@ -34,7 +35,8 @@ use crate::tls::Tls;
 /// What a server bears.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at once. One more is answered 503 and closed.
+    /// Connections at once. One more is answered 503 and closed. One user has a quarter at most,
+    /// of these and of the handlers.
     pub connections: usize,
     /// Bytes of a request's head.
     pub head_bytes: usize,
@@ -134,6 +136,7 @@ impl Server {
         let (count, open) = channel(0);
         let acceptor = tls.map(|tls| tokio_rustls::TlsAcceptor::from(Arc::clone(&tls.server)));
         let shared = connection::Shared {
+            guests: Arc::new(guests::Guests::new(&limits)),
             tls: tls.cloned().zip(acceptor),
             limits,
             handler,

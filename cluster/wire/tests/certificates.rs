@@ -7,12 +7,12 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use common::{any, serve};
 use engram_wire::{
     Ask, Authority, Client, Credentials, Error, Headers, Identity, Limits, Method, Request,
-    Response, Server, Tls,
+    Response, Server, Tls, Who,
 };
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, SanType};
 use rustls::pki_types::pem::PemObject as _;
@@ -289,4 +289,49 @@ fn files_are_those_that_other_programs_take() {
     assert!(!proven("ca.pem", "user.pem", "sslclient"));
     assert!(proven("users.pem", "user.pem", "sslclient"));
     assert!(!proven("users.pem", "user.pem", "sslserver"));
+}
+
+#[test]
+fn a_user_takes_its_share_and_members_are_answered_beside_it() {
+    let authority = Authority::new("job").unwrap();
+    let tls = Tls::new(&authority.member("n1", &["127.0.0.1"]).unwrap()).unwrap();
+    let (entered, enters) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let handler = move |request: Request| {
+        if matches!(request.peer, Some(Identity { who: Who::User(_), .. })) {
+            entered.send(()).unwrap();
+            released.lock().unwrap().recv().unwrap();
+        }
+        Response::new(200, "answered")
+    };
+    let limits = Limits { connections: 16, handlers: 4, ..Limits::default() };
+    let server = serve(Some(&tls), limits, Arc::new(handler));
+    let address = server.address().to_string();
+    let ask = |who: Credentials| {
+        let address = address.clone();
+        std::thread::spawn(move || get(Some(&who), &address).map(|body| body == b"answered"))
+    };
+    // Of four handlers a user has one, of 16 connections four.
+    let users: Vec<_> = (0..4).map(|_| ask(authority.user(1000).unwrap())).collect();
+    enters.recv().unwrap();
+    common::until(|| server.connections() == 4);
+    let refused = ask(authority.user(1000).unwrap()).join().unwrap();
+    assert!(matches!(refused, Err(Error::Broken(_))), "{refused:?}");
+    let other = ask(authority.user(1001).unwrap());
+    enters.recv().unwrap();
+    for _ in 0..3 {
+        assert_eq!(ask(authority.member("n2", &["127.0.0.1"]).unwrap()).join().unwrap(), Ok(true));
+    }
+    // The first user's others have waited all the while.
+    assert!(enters.try_recv().is_err());
+    for _ in 0..5 {
+        release.send(()).unwrap();
+    }
+    for one in users.into_iter().chain([other]) {
+        assert_eq!(one.join().unwrap(), Ok(true));
+    }
+    // What was taken is given back.
+    release.send(()).unwrap();
+    assert_eq!(ask(authority.user(1000).unwrap()).join().unwrap(), Ok(true));
 }

@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::client::secure::{Secure, Step};
 use crate::error::{Error, Result};
@@ -37,6 +38,9 @@ impl Link {
             }
         }
         Err(match last {
+            Some(error) if is_of_this_side(&error) => {
+                Error::os(format!("connecting to {address}"), &error)
+            }
             Some(error) if error.kind() != io::ErrorKind::TimedOut => {
                 Error::Unreachable(format!("{address}: {error}; is its node up, and is it served?"))
             }
@@ -76,7 +80,7 @@ impl Link {
         match rustix::net::recv(&self.socket, &mut byte, rustix::net::RecvFlags::PEEK) {
             // Under TLS the other side may send tickets at any time.
             Ok((_, len)) => len == 0 || self.secure.is_none(),
-            Err(error) => error != rustix::io::Errno::AGAIN,
+            Err(error) => error != Errno::AGAIN,
         }
     }
 
@@ -224,7 +228,7 @@ fn wait(socket: &TcpStream, address: &str, for_what: PollFlags, until: Instant) 
     let time = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
     match poll(&mut [PollFd::new(socket, for_what)], Some(&time)) {
         Ok(0) => Err(late()),
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(Error::os("waiting for a connection", &error.into())),
     }
 }
@@ -234,6 +238,14 @@ fn host_of(address: &str) -> Result<&str> {
     let host = address.rsplit_once(':').map(|(host, _)| host).filter(|host| !host.is_empty());
     let host = host.ok_or_else(|| no_address(address))?;
     Ok(host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host))
+}
+
+/// Whether this process, or its host, has no descriptor, memory or port left.
+fn is_of_this_side(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::ADDRNOTAVAIL)
+    )
 }
 
 fn no_address(address: &str) -> Error {

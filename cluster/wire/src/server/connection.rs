@@ -15,9 +15,10 @@ use tokio::sync::watch::{Receiver, Sender};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::identity::Identity;
+use crate::identity::{Identity, Who};
 use crate::message::{Handler, Headers, Method, Request, Response};
 use crate::server::carrier::{Carrier, Stream};
+use crate::server::guests::{Guest, Guests};
 use crate::server::outgoing::Outgoing;
 use crate::server::piece::Pieces;
 use crate::server::upload::Upload;
@@ -37,6 +38,7 @@ const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 21\
 pub(crate) struct Shared {
     pub(crate) tls: Option<(Tls, TlsAcceptor)>,
     pub(crate) limits: Limits,
+    pub(crate) guests: Arc<Guests>,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) stopped: Receiver<bool>,
     pub(crate) open: Sender<usize>,
@@ -122,9 +124,16 @@ async fn serve(tcp: TcpStream, address: SocketAddr, place: Place) {
             (Stream::Tls(Box::new(stream)), Some(peer))
         }
     };
+    let guest = match &peer {
+        Some(Identity { who: Who::User(uid), .. }) => match Guests::enter(&shared.guests, *uid) {
+            Some(guest) => Some(guest),
+            None => return,
+        },
+        _ => None,
+    };
     let (watch, pieces) = (Arc::new(Watch::new()), Pieces::default());
     let carrier = Carrier::new(stream, pieces.clone(), Arc::clone(&watch));
-    let asker = Arc::new(Asker { peer, address, watch, pieces, shared: Arc::clone(shared) });
+    let asker = Arc::new(Asker { peer, guest, address, watch, pieces, shared: Arc::clone(shared) });
     let service = service_fn(|request| {
         let asker = Arc::clone(&asker);
         async move { Ok::<_, Infallible>(answer(&asker, request).await) }
@@ -155,6 +164,7 @@ async fn serve(tcp: TcpStream, address: SocketAddr, place: Place) {
 /// Who asks, and over which connection.
 struct Asker {
     peer: Option<Identity>,
+    guest: Option<Guest>,
     address: SocketAddr,
     watch: Arc<Watch>,
     pieces: Pieces,
@@ -168,7 +178,16 @@ async fn answer(asker: &Asker, request: hyper::Request<Incoming>) -> hyper::Resp
         Ok(request) => {
             let asked = request.headers.clone();
             let handler = Arc::clone(&asker.shared.handler);
-            let answered = tokio::task::spawn_blocking(move || handler.handle(request)).await;
+            let permit = match &asker.guest {
+                Some(guest) => guest.may_ask().await,
+                None => None,
+            };
+            let answered = tokio::task::spawn_blocking(move || {
+                // It is the thread's: a connection that is closed does not end what it does.
+                let _permit = permit;
+                handler.handle(request)
+            })
+            .await;
             answered.map(|response| (asked, response)).map_err(|_| {
                 Response::new(500, "the server failed at this request, and serves on\n")
             })
