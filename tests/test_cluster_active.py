@@ -152,8 +152,17 @@ def test_an_object_is_made_on_a_node_and_called_from_elsewhere(secure: Rig) -> N
     assert pickle.loads(pickle.dumps(block)) is block
     block.add_alias("U")
     assert block.get_aliases() == {"T", "U"}
-    with pytest.raises(AliasTakenError):
-        Block(np.zeros(1)).make_persistent("T", backend_id=member)
+    for backend in (member, near(c)):
+        with pytest.raises(AliasTakenError, match="'T' is taken"):
+            Block(np.zeros(1)).make_persistent("T", backend_id=backend)
+    other = Block(np.zeros(1))
+    other.make_persistent(backend_id=near(c))
+    with pytest.raises(AliasTakenError, match=member.node):
+        other.add_alias("T")
+    other.add_alias("V")
+    with pytest.raises(AliasTakenError, match=str(c.node)):
+        block.add_alias("V")
+    other.delete()
     Block.delete_alias("U", pool=c)
     assert block.get_aliases() == {"T"}
     block.delete()
@@ -383,6 +392,38 @@ def test_an_object_is_found_by_its_id_on_any_node(secure: Rig) -> None:
         with pytest.raises(NotFoundError):
             Block.get_by_id(f"{name.rpartition(':')[0]}:7fffffff", pool=c)
     assert Block.get_by_id(block._gid, pool=far(c)) is block
+
+
+def test_two_nodes_that_gave_one_alias_at_one_moment_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    tests = os.path.dirname(__file__)  # noqa: PTH120 - as text, for a variable
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")]))
+    with rigged(tmp_path, secure=True) as rig:
+        for number in range(3):
+            rig.serve(number)
+        c = rig.open(0)
+        others = [each for each in c.members if each.node != c.node]
+        with monkeypatch.context() as patch:
+            patch.setattr("engram.active.places.far.alias_checks", [])  # nobody has it yet
+            for member in others:
+                Block(np.zeros(1), label=member.node).make_persistent("twice", backend_id=member)
+            Block(np.ones(4), label="kept").make_persistent("copied", backend_id=others[0])
+        named = f"'twice' on .*{min(each.node for each in others)} and "
+        with pytest.raises(ArgumentError, match=named):
+            Block.get_by_alias("twice", pool=c)
+        for member in others:
+            assert Block.get_by_alias("twice", pool=member).label == member.node
+        # A replica, and what a moved object left, are the same object.
+        copied = Block.get_by_alias("copied", pool=c)
+        copied.new_replica(others[1])
+        assert Block.get_by_alias("copied", pool=c).mean() == 1.0
+        moved = Block(np.ones(2))
+        moved.make_persistent("moved on", backend_id=others[0])
+        moved.move(others[1])
+        assert Block.get_by_alias("moved on", pool=c) is moved
+        moved.add_alias("moved again")
 
 
 def test_a_cluster_or_a_node_is_used_as_a_pool_is(secure: Rig) -> None:

@@ -18,7 +18,7 @@ from engram.active.errors import UndeclaredFieldError, WentFarError, gone
 from engram.active.fields import NO_DEFAULT, Field
 from engram.active.method import ActiveMethod, BoundMethod
 from engram.active.places import parcels, ways
-from engram.active.places.far import follows
+from engram.active.places.far import check_alias, follows
 from engram.active.places.placing import REPLICA_OF, Placing
 from engram.active.places.versions import Versions, before_deletion
 from engram.active.stored import values
@@ -204,7 +204,7 @@ class ActiveObject(Twins, Versions, Placing):
         Raises
         ------
         AliasTakenError
-            If another object has the alias.
+            If another object has the alias; in a cluster also on another node that answers.
         UnsupportedFieldError
             If a field's value cannot be stored.
         PoolFullError
@@ -226,6 +226,8 @@ class ActiveObject(Twins, Versions, Placing):
                 self.add_alias(alias)
             return
         home, device = self._backend(backend_id)
+        if alias is not None:
+            check_alias(home, alias)
         if home.is_far:
             self._make_far(home, alias, scope, recursive=recursive)
             return
@@ -310,10 +312,11 @@ class ActiveObject(Twins, Versions, Placing):
         Raises
         ------
         AliasTakenError
-            If something has it.
+            If something has it; in a cluster also on another node that answers.
 
         """
         home = self._stored_home("add_alias")
+        check_alias(home, alias, self._gid)
 
         def add() -> None:
             with home.batch():

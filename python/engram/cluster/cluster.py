@@ -724,6 +724,18 @@ def _location_of(home: Any) -> str | None:
     return None
 
 
+def _check_alias(home: Any, alias: str, gid: int | None) -> None:
+    """Refuse an alias that another node of a home's cluster has; see `homes.check_alias`."""
+    if home.key[1] != "default":  # aliases are looked for in this one alone
+        return
+    for cluster in list(_all_open):
+        is_own = cluster.node is not None and home.key[0] == cluster.pool.uuid
+        if is_own or getattr(home, "cluster", None) is cluster:
+            homes.check_alias(cluster, home, alias, gid)
+            return
+
+
+far.alias_checks.append(_check_alias)
 far.locators.append(_location_of)
 far.finders.append(_home_elsewhere)
 far.namers.append(_home_named)

@@ -5,6 +5,7 @@ written there, and its methods run there. It knows its node's pool, so a call as
 object is. If it has moved, the node that it left says where to, which is followed and kept.
 """
 
+import contextlib
 import inspect
 import pickle
 import weakref
@@ -12,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from engram.active.code import classes
-from engram.active.errors import AliasNotFoundError, WentFarError
+from engram.active.errors import AliasNotFoundError, AliasTakenError, WentFarError
 from engram.active.method import ActiveMethod
 from engram.active.object import ActiveObject
-from engram.active.places import far, parcels
-from engram.active.places.placing import backend_of
+from engram.active.places import far, parcels, ways
+from engram.active.places.placing import REPLICA_OF, backend_of
 from engram.active.stored.home import home_of
 from engram.cluster.calling import FAILED, GAVE, MOVED, Ask, packed, raised
 from engram.errors import ArgumentError, CorruptError, NodeAwayError, NotFoundError
@@ -342,10 +343,8 @@ def _done_here(obj: Any, verb: str, name: str, content: Any) -> Any:
 
 
 def _place(reference: Any) -> tuple[Any, int]:
-    from engram.active.places.ways import home_again as found  # noqa: PLC0415 - for messages' sake
-
     uuid, path, namespace, gid = reference
-    return found(uuid, namespace, path), gid
+    return ways.home_again(uuid, namespace, path), gid
 
 
 def _moved(obj: Any, reference: Any) -> None:
@@ -391,21 +390,18 @@ def serving_homes(cluster: "Cluster") -> list[Any]:
     return sorted((home_of_node(cluster, each) for each in nodes), key=lambda home: home.is_far)
 
 
-def place_of_alias(cluster: "Cluster", alias: str) -> tuple[Any, int]:
-    """Find the object of an alias: here, or else on whichever node has it.
+def _having(cluster: "Cluster", alias: str, asked: list[Any]) -> list[tuple[Any, int]]:
+    """Give the objects that have an alias, of the homes that are asked.
 
     Raises
     ------
-    AliasNotFoundError
-        If none has it, of those that answer.
     NodeAwayError
         If none has it, and some do not answer.
 
     """
-    homes = serving_homes(cluster)
     away: list[str] = []
 
-    def asked(home: Any) -> int | None:
+    def look(home: Any) -> int | None:
         try:
             return int(home.by_alias(alias))
         except AliasNotFoundError:
@@ -414,19 +410,79 @@ def place_of_alias(cluster: "Cluster", alias: str) -> tuple[Any, int]:
             away.append(str(error))
             return None
 
-    for home in homes:
-        gid = None if home.is_far else asked(home)
-        if gid is not None:
-            return home, gid
-    others = [home for home in homes if home.is_far]
     # Threads of their own: those of calls may all be taken by methods that ask for aliases.
-    with ThreadPoolExecutor(max(1, min(len(others), _ASKED))) as at_once:
-        for home, gid in zip(others, at_once.map(asked, others), strict=True):
-            if gid is not None:
-                return home, gid
-    if away:
-        raise NodeAwayError(f"no node that answers has the alias {alias!r}; {away[0]}")
-    raise AliasNotFoundError(f"no object of the cluster {cluster.name!r} has the alias {alias!r}")
+    with ThreadPoolExecutor(max(1, min(len(asked), _ASKED))) as at_once:
+        looked = zip(asked, at_once.map(look, asked), strict=True)
+        found = [(home, gid) for home, gid in looked if gid is not None]
+    if away and not found:
+        raise NodeAwayError(
+            f"no node of {cluster.name!r} that answers has the alias {alias!r}; {away[0]}"
+        )
+    return found
+
+
+def place_of_alias(cluster: "Cluster", alias: str) -> tuple[Any, int]:
+    """Find the object of an alias: here, or else on whichever node has it.
+
+    Raises
+    ------
+    AliasNotFoundError
+        If none has it, of those that answer.
+    ArgumentError
+        If several other nodes have objects of this alias.
+    NodeAwayError
+        If none has it, and some do not answer.
+
+    """
+    serving = serving_homes(cluster)
+    for home in serving:
+        if not home.is_far:
+            with contextlib.suppress(AliasNotFoundError):
+                return home, int(home.by_alias(alias))
+    found = _having(cluster, alias, [home for home in serving if home.is_far])
+    if not found:
+        raise AliasNotFoundError(
+            f"no object of the cluster {cluster.name!r} has the alias {alias!r}"
+        )
+    if len(found) > 1 and len({_object_at(home, gid) for home, gid in found}) > 1:
+        where = " and ".join(sorted(home.location for home, _ in found))
+        raise ArgumentError(
+            f"different objects have the alias {alias!r} on {where}: say which by pool=, with a "
+            "member, and give one of them another alias"
+        )
+    return found[0]
+
+
+def _object_at(home: Any, gid: int) -> tuple[Any, int]:
+    """Give the key and the id of the object that a note, a replica or the object itself is."""
+    home, gid = ways.end_of(home, gid)
+    original = home.notes(gid, REPLICA_OF)
+    if original is not None:
+        home, gid = ways.end_of(*ways.place_of(home, original))
+    return home.key, gid
+
+
+def check_alias(cluster: "Cluster", home: Any, alias: str, gid: int | None) -> None:
+    """Refuse an alias that another object has on another node that answers.
+
+    Raises
+    ------
+    AliasTakenError
+        If one has.
+
+    """
+    others = [each for each in serving_homes(cluster) if each.key[0] != home.key[0]]
+    try:
+        found = _having(cluster, alias, others)
+    except NodeAwayError:  # it may have it; nobody knows until it is back
+        return
+    own = None if gid is None else _object_at(home, gid)
+    for there, number in found:
+        if _object_at(there, number) != own:
+            raise AliasTakenError(
+                f"the alias {alias!r} is taken by an object of {there.location}: choose another, "
+                f"or delete_alias({alias!r}) there first"
+            )
 
 
 def far_again(opened: Any, facts: tuple[Any, ...], place: tuple[Any, ...]) -> ActiveObject:

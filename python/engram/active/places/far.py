@@ -133,6 +133,19 @@ locators: Final[list[Callable[[Any], str | None]]] = []
 """What names a home of this process's own as other nodes name it; None if no cluster has it."""
 
 
+alias_checks: Final[list[Callable[[Any, str, int | None], None]]] = []
+"""What refuses an alias for an object of a home, or a new one, that another node's object has."""
+
+
+def check_alias(home: Any, alias: str, gid: int | None = None) -> None:
+    """Refuse an alias that an object of another node has.
+
+    Nothing is kept of the answer: two nodes that give an alias at one moment both do.
+    """
+    for check in alias_checks:
+        check(home, alias, gid)
+
+
 def find(uuid: str, namespace: str) -> FarHome | None:
     """Give the home of a pool on another node, if a cluster has it."""
     for finder in finders:
