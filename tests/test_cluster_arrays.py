@@ -147,6 +147,24 @@ def test_a_seal_that_was_broken_off_is_ended_by_the_next(rig: Rig) -> None:
     np.testing.assert_array_equal(here["U"][50:], np.full((50, 100), 2.0))
 
 
+def test_a_publication_waits_for_memory_that_is_written_and_says_which(rig: Rig) -> None:
+    rig.serve(0)
+    here = rig.open(0)
+    made = here.create_array("U", (100, 100), parts=(2, 1))
+    memory = [made.local_parts()[1].array]
+    host = here.members[0].host
+    with pytest.raises(engram.BusyError, match=rf"part 1 of 'U' on {host} is still .* after 0 s"):
+        made.publish(timeout=0)
+    memory[0][...] = 5
+    with ThreadPoolExecutor() as other:
+        published = other.submit(made.publish, timeout=60)
+        with pytest.raises(TimeoutError):
+            published.result(2.5)  # longer than a node waits by itself
+        memory.clear()
+        assert published.result().sealed
+    np.testing.assert_array_equal(here["U"][50:], np.full((50, 100), 5.0))
+
+
 def test_a_part_is_at_several_hosts_and_read_on_where_one_is_gone(rig: Rig) -> None:
     first = rig.serve(0, host="h0")
     for number in (1, 2):

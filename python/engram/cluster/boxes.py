@@ -144,9 +144,9 @@ class ClusterArray:
         own = self.cluster.node
         return [LocalPart(self, part) for part in self.parts if own in part.nodes]
 
-    def publish(self) -> ClusterArray:
+    def publish(self, *, timeout: float = 2.0) -> ClusterArray:
         """Seal what was written in place; see `Cluster.publish`."""
-        return self.cluster.publish(self.path)
+        return self.cluster.publish(self.path, timeout=timeout)
 
     def view(self, box: Box | tuple[slice, ...] | None = None) -> np.ndarray[Any, Any]:
         """Give a box as memory of this host's pool, read-only, without a copy.

@@ -564,24 +564,25 @@ class Cluster:
         commit(self, [plan])
         return self._array(path)
 
-    def publish(self, path: str) -> ClusterArray:
+    def publish(self, path: str, *, timeout: float = 2.0) -> ClusterArray:
         """Seal an array that was written in place: nothing of it is written again.
 
-        Each holder sums up its parts. What is sealed already stays as it is.
+        Each holder sums up its parts. What is sealed already stays as it is. A part whose memory a
+        process has for writing is waited for, for `timeout` seconds and 2 at least.
 
         Raises
         ------
         NotFoundError
             If there is no such name.
         BusyError
-            If a process has a part's memory for writing; it says which one.
+            If a process has a part's memory for writing by then; it says which part, and where.
         NodeAwayError
             If a holder is away.
         ConflictError
             If somebody else replaces the name meanwhile.
 
         """
-        seal(self, checked(path))
+        seal(self, checked(path), timeout)
         return self._array(path)
 
     def batch(self) -> Batch:

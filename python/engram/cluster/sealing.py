@@ -29,15 +29,15 @@ _AT_ONCE = 8
 _AGAIN_S = 0.1
 
 
-def seal(cluster: Cluster, path: str) -> None:
-    """Seal an array, unless it is sealed.
+def seal(cluster: Cluster, path: str, timeout: float) -> None:
+    """Seal an array, unless it is sealed; a part that is written is waited for, in seconds.
 
     Raises
     ------
     NotFoundError
         If there is none of this name.
     BusyError
-        If a process has memory of it for writing, or goes on to seal it.
+        If a process has memory of it for writing by then, or goes on to seal it.
     ConflictError
         If somebody else replaces it meanwhile.
 
@@ -53,9 +53,26 @@ def seal(cluster: Cluster, path: str) -> None:
     holders: list[Holder] = [(each["node"], each["member"]) for each in manifest["holders"]]
     parts = list(enumerate(manifest["parts"]))
 
+    until = time.monotonic() + timeout
+
     def summed(numbered: tuple[int, dict[str, Any]]) -> int:
         number, part = numbered
-        return cluster._native.seal_part(holders[part["h"][0]], uuid, number)
+        holder = holders[part["h"][0]]
+        while True:
+            try:
+                return cluster._native.seal_part(holder, uuid, number)
+            except BusyError as error:
+                if type(error) is not BusyError:  # it is not that of memory that is written
+                    raise
+                if time.monotonic() < until:
+                    continue
+                hosts = {each.node: each.host for each in cluster.members}
+                who = str(error).partition(" is locked by ")[2].partition(": waited")[0]
+                raise BusyError(
+                    f"part {number} of {path!r} on {hosts.get(holder[0], holder[0])} is still "
+                    f"written after {timeout:g} s, by {who or 'somebody'}: let go of each array "
+                    "that part.array gave, and publish again; or wait longer (timeout=)"
+                ) from error
 
     with ThreadPoolExecutor(_AT_ONCE) as at_once:
         sums = list(at_once.map(summed, parts))
