@@ -8,16 +8,17 @@ import random
 import threading
 from typing import TYPE_CHECKING, Any
 
+import dask.array as da
 import numpy as np
 import pytest
 
 import engram
 from cluster.rig import Rig, end, rigged, wait_for
-from engram.cluster import ClusterGroup
+from engram.cluster import ClusterGroup, queries
 from engram.cluster.natives import native
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from engram import cluster as clusters
@@ -336,13 +337,68 @@ def test_nodes_that_do_not_answer_a_query_are_named(rig: Rig) -> None:
     cluster, told = filled(rig)
     gone = node_of(rig, 2)
     end(rig.processes[2])
-    with pytest.raises(engram.PartialResultError, match=gone):
+    with pytest.raises(engram.PartialResultError, match=rf"{gone}: .*it has .*'run/far'"):
         cluster.query("n >= 0")
     hits = cluster.query("n >= 0", partial=True)
     assert set(hits.missing) == {gone}
     rest = [each["path"] for each in told if not each["path"].startswith("run/far")]
     assert 0 < len(hits) <= len(rest)
     assert set(hits.paths()) <= set(rest)
+
+
+def test_a_group_that_goes_while_it_is_asked_is_not_missing(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.serve(0, kept=0.1)
+    cluster = rig.open(0)
+    for name in ("stays", "goes"):
+        cluster.create_group(name)["a"] = np.arange(3)
+        cluster[name]["a"].attrs["n"] = 0
+    stale = [queries._names(cluster)]
+    ((node, member),) = stale[0][1]
+    uuid = stale[0][1][node, member]["goes"]
+    del cluster["goes"]
+
+    def is_freed() -> bool:
+        try:
+            native.query_node(cluster._native, node, member, "n >= 0", [uuid], True)
+        except engram.NotFoundError:
+            return True
+        return False
+
+    wait_for(is_freed)
+    look = queries._names
+    monkeypatch.setattr(queries, "_names", lambda of: stale.pop() if stale else look(of))
+    assert cluster.query("n >= 0").paths() == ["stays/a"]
+    assert stale == []
+
+
+def test_an_array_over_nodes_cannot_lie_below_a_group(rig: Rig) -> None:
+    rig.serve(0)
+    cluster = rig.open(0)
+    cluster.create_group("run/g")
+    values = np.arange(4.0)
+    blocks = da.from_array(values, chunks=2)
+    makers: list[Callable[[str], Any]] = [
+        lambda name: cluster.put(name, values),
+        lambda name: cluster.create_array(name, (4,)),
+        lambda name: cluster.from_dask(name, blocks),
+    ]
+    for make in makers:
+        for name in ("run/g/x", "run/g/deep/er/x"):
+            with pytest.raises(engram.ExistsError, match=r"below the group .run/g."):
+                make(name)
+    with pytest.raises(engram.ExistsError, match="run/g"), cluster.batch() as batch:
+        batch.put("beside", values)
+        batch.put("run/g/x", values)
+    assert list(cluster.names()) == ["run/g"]
+    cluster["run/g/x"] = values
+    np.testing.assert_array_equal(cluster["run/g/x"][...], values)
+    # As many names as one transaction takes, each far down.
+    with cluster.batch() as batch:
+        for n in range(100):
+            batch.put(f"run/{n}/" + "/".join("abcdefgh") + f"/{n}", values)
+    assert len(cluster.names("run/")) == 101
 
 
 def test_two_who_make_one_group_have_one(rig: Rig) -> None:

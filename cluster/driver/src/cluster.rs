@@ -3,17 +3,18 @@
 //! Any process can be a user, on a node of the cluster or beside it. On a node it reads the parts
 //! that lie there in place, and makes its own there; what lies elsewhere it fetches.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engram_base::dtype::DType;
+use engram_base::error::{Error as StoreError, Kind};
 use engram_base::mutex::lock;
 use engram_base::random;
 use engram_parts::table::Table;
 use engram_parts::{Parts, dtype};
-use engram_protocol::coordinator::{Keys, LeaseId, Reply, Request, Revision};
+use engram_protocol::coordinator::{KEYS_MOST, Keys, LeaseId, Reply, Request, Revision, Row};
 use engram_protocol::manifest::{BYTES_MOST, Holder, Manifest};
 use engram_protocol::map::{Entry, Map, State};
 use engram_protocol::publish::{NAMES_MOST, Outcome, Proposal, Publish, Seen};
@@ -321,12 +322,24 @@ impl Cluster {
         let session = self.session()?;
         let (beginning, maker) = (Arc::new(session.begin()), session.id(self.deadline)?);
         let map = self.read_map()?;
-        let mut keys: Vec<String> = paths.iter().map(|path| self.keys.name(path)).collect();
-        keys.push(self.keys.removed());
-        let Reply::Rows { revision, rows } = self.coordinator.answer(&Request::Get { keys }) else {
-            return Err(self.no_coordinator());
-        };
+        let (revision, rows) = self.rows_of_draft(paths)?;
         let of = |key: &str| rows.iter().find(|row| row.key == key);
+        for path in paths.iter().filter(|path| of(&self.keys.name(path)).is_none()) {
+            let is_group = |above: &&str| {
+                let manifest = of(&self.keys.name(above)).map(|row| Manifest::decode(&row.value));
+                matches!(manifest, Some(Ok(manifest)) if manifest.array().is_none())
+            };
+            if let Some(group) = above(path).find(is_group) {
+                return Err(Error::Store(StoreError::new(
+                    Kind::Exists,
+                    format!(
+                        "{path:?} lies below the group {group:?}, which has objects and no arrays \
+                         over nodes: assign it a value (`cluster[{path:?}] = value`), or take a \
+                         name below no group"
+                    ),
+                )));
+            }
+        }
         let mut groups = Vec::new();
         let seen = |path: &&str| {
             let row = of(&self.keys.name(path));
@@ -346,6 +359,26 @@ impl Cluster {
         let removed = of(&self.keys.removed()).map_or(0, |row| row.modified);
         let seen = Seen { epoch: map.epoch, removed };
         Ok(Draft { maker, proposals, generation: revision, groups, seen, map, beginning })
+    }
+
+    /// The rows of names that are to be published, of what is above them, and of what is removed;
+    /// as of one moment, but for some of the names above where there are very many.
+    fn rows_of_draft(&self, paths: &[&str]) -> Result<(Revision, Vec<Row>)> {
+        let mut keys = vec![self.keys.removed()];
+        keys.extend(paths.iter().map(|path| self.keys.name(path)));
+        let over: BTreeSet<&str> = paths.iter().flat_map(|path| above(path)).collect();
+        let over = over.into_iter().filter(|name| !paths.contains(name));
+        keys.extend(over.map(|name| self.keys.name(name)));
+        let (mut begun, mut all) = (None, Vec::new());
+        for keys in keys.chunks(KEYS_MOST) {
+            let request = Request::Get { keys: keys.to_vec() };
+            let Reply::Rows { revision, rows } = self.coordinator.answer(&request) else {
+                return Err(self.no_coordinator());
+            };
+            begun.get_or_insert(revision);
+            all.extend(rows);
+        }
+        begun.map(|revision| (revision, all)).ok_or_else(|| self.no_coordinator())
     }
 
     /// Refuses manifests that cannot be published together: one that says what cannot be, or too
@@ -547,4 +580,9 @@ impl Local {
 pub fn dtype_in(manifest: &Manifest) -> Result<DType> {
     let boxes = manifest.array().ok_or_else(|| Error::Argument("no array".to_owned()))?;
     Ok(dtype::of_text(&boxes.dtype)?)
+}
+
+/// The names above a name, from the first step on.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(end, _)| &path[..end])
 }

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from engram import _engram
 from engram.arguments import whole_number
 from engram.cluster import values
 from engram.cluster.natives import native
-from engram.errors import BusyError, NotFoundError, PartialResultError
+from engram.errors import BusyError, EngramError, NotFoundError, PartialResultError
 from engram.pool import create
 from engram.query import order_text, text_of
 
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 _ASKED_AT_ONCE = 32
 _INDEX_SIZE = "1 GiB"
 _CHUNK = 64
+_NAMED = 5
+"""Groups that an error names of each node."""
+_Trees: TypeAlias = dict[tuple[str, int], dict[str, str]]
+"""The groups that each holder has, with the uuid of each one's subtree."""
 
 
 class Hit(NamedTuple):
@@ -108,7 +112,20 @@ def of_cluster(
 ) -> Hits:
     """Find objects in all subtrees, and arrays."""
     query = _query(expr, order_by, limit)
-    trees: dict[tuple[str, int], list[str]] = {}
+    arrays, trees = _names(cluster)
+    answers, missing = _ask(cluster, query.text, trees, is_from_tree=False)
+    if any(isinstance(why, NotFoundError) for why in missing.values()):
+        # A group may have gone meanwhile. What has a name yet, and is not there, is missing.
+        arrays, trees = _names(cluster)
+        answers, missing = _ask(cluster, query.text, trees, is_from_tree=False)
+    if arrays:
+        answers.append(cluster._index_of_arrays().find(query, arrays, len(answers)))
+    return _merged(cluster, answers, missing, limit, partial=partial)
+
+
+def _names(cluster: Cluster) -> tuple[dict[str, dict[str, Any]], _Trees]:
+    """Give the manifests of all arrays, and which subtrees each holder has."""
+    trees: _Trees = {}
     arrays: dict[str, dict[str, Any]] = {}
     for path, text in cluster._native.names(""):
         manifest = json.loads(text)
@@ -116,11 +133,9 @@ def of_cluster(
             arrays[path] = manifest
             continue
         for holder in manifest["holders"]:
-            trees.setdefault((holder["node"], holder["member"]), []).append(manifest["uuid"])
-    answers, missing = _ask(cluster, query.text, trees, is_from_tree=False)
-    if arrays:
-        answers.append(cluster._index_of_arrays().find(query, arrays, len(answers)))
-    return _merged(cluster, answers, missing, limit, partial=partial)
+            of_holder = trees.setdefault((holder["node"], holder["member"]), {})
+            of_holder[path] = manifest["uuid"]
+    return arrays, trees
 
 
 def of_tree(
@@ -130,7 +145,8 @@ def of_tree(
     query = _query(expr, order_by, limit)
     manifest = json.loads(group._manifest)
     trees = {
-        (holder["node"], holder["member"]): [manifest["uuid"]] for holder in manifest["holders"]
+        (holder["node"], holder["member"]): {group._root: manifest["uuid"]}
+        for holder in manifest["holders"]
     }
     answers, missing = _ask(group.cluster, query.text, trees, is_from_tree=True)
     return _merged(group.cluster, answers, missing, limit, partial=partial)
@@ -147,22 +163,24 @@ def _query(expr: Any, order_by: Any, limit: int | None) -> _engram.Query:
 def _ask(
     cluster: Cluster,
     text: str,
-    trees: dict[tuple[str, int], list[str]],
+    trees: _Trees,
     *,
     is_from_tree: bool,
-) -> tuple[list[list[_Keyed]], dict[str, str]]:
+) -> tuple[list[list[_Keyed]], dict[str, EngramError]]:
     """Ask each node; what it has found, or why it has not answered."""
-    missing: dict[str, str] = {}
+    missing: dict[str, EngramError] = {}
     cluster._native.nodes()  # the addresses of now
 
     def ask(holder: tuple[str, int]) -> list[tuple[str, bytes, bytes]]:
         node, member = holder
         try:
             return native.query_node(
-                cluster._native, node, member, text, trees[holder], is_from_tree
+                cluster._native, node, member, text, list(trees[holder].values()), is_from_tree
             )
         except (BusyError, NotFoundError) as error:
-            missing[node] = str(error)
+            groups = ", ".join(map(repr, sorted(trees[holder])[:_NAMED]))
+            more = ", …" if len(trees[holder]) > _NAMED else ""
+            missing[node] = type(error)(f"{error}; it has {groups}{more}")
             return []
 
     holders = list(trees)
@@ -187,7 +205,7 @@ def _hit(path: str, node: str, head: bytes) -> Hit:
 def _merged(
     cluster: Cluster,
     answers: list[list[_Keyed]],
-    missing: dict[str, str],
+    missing: dict[str, EngramError],
     limit: int | None,
     *,
     partial: bool,
@@ -200,7 +218,7 @@ def _merged(
         )
     merged = heapq.merge(*answers, key=lambda each: each[:3])
     found = [each.hit for each in itertools.islice(merged, limit)]
-    return Hits(cluster, found, missing)
+    return Hits(cluster, found, {node: str(why) for node, why in missing.items()})
 
 
 class ArrayIndex:
