@@ -286,6 +286,7 @@ impl Cluster {
         let session = lock(&self.maker).take();
         drop(session);
         self.wire.close_kept();
+        self.coordinator.close_kept();
     }
 
     fn session(&self) -> Result<Arc<Session>> {

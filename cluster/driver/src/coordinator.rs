@@ -54,6 +54,14 @@ impl Coordinator {
         }
     }
 
+    /// Closes connections that are kept for the next request.
+    pub(crate) fn close_kept(&self) {
+        match self {
+            Coordinator::Etcd(etcd) => etcd.close_kept(),
+            Coordinator::Nodes(nodes) => nodes.client.close_kept(),
+        }
+    }
+
     /// Refuses a user, who changes nothing.
     pub(crate) fn check_writer(&self) -> Result<()> {
         match self {

@@ -193,6 +193,12 @@ impl Etcd {
         }
     }
 
+    /// Closes the connections that are kept for the next request.
+    pub(crate) fn close_kept(&self) {
+        self.client.close_kept();
+        self.plain.close_kept();
+    }
+
     /// Answers a question; where nobody knows whether it was done, `Unreachable`.
     pub fn answer(&self, request: &Request) -> Reply {
         let reply = self.reply(request);

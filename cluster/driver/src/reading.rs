@@ -129,7 +129,9 @@ impl Cluster {
                     fetches.retain(|fetch| manifest.parts_uuid() == fetch.uuid);
                     // As many as run at once: what they bring is taken before others begin.
                     let asked: Vec<Fetch> = fetches.drain(..fetches.len().min(FETCHES)).collect();
-                    for (attempt, end) in self.fetch_all(&asked, &manifest, copy, &mut said)? {
+                    for (attempt, end) in
+                        self.fetch_all(path, &asked, &manifest, copy, &mut said)?
+                    {
                         if end == Fetched::Whole {
                             // The deadline is for one that gets nothing.
                             machine.go_on_until(now() + self.deadline);
@@ -148,6 +150,7 @@ impl Cluster {
     /// kept. What fails on this side (no memory, no descriptor) fails at each of them.
     fn fetch_all(
         &self,
+        path: &str,
         fetches: &[Fetch],
         manifest: &Manifest,
         copy: &mut BoxCopy<'_>,
@@ -170,7 +173,8 @@ impl Cluster {
         for (fetch, got) in fetches.iter().zip(got) {
             let end = match got {
                 Ok(got) => {
-                    copy.take(manifest, fetch.part, &got)?;
+                    copy.take(manifest, fetch.part, &got)
+                        .map_err(|error| error.preceded_by(&format!("{path:?}: ")))?;
                     Fetched::Whole
                 }
                 Err(Error::NotFound(_)) => Fetched::NotThere,

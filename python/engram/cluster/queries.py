@@ -9,15 +9,10 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
-import os
-import shutil
-import tempfile
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
@@ -26,14 +21,13 @@ from engram import _engram
 from engram.arguments import whole_number
 from engram.cluster import values
 from engram.cluster.natives import native
+from engram.cluster.scratch import Scratch
 from engram.errors import BusyError, EngramError, NotFoundError, PartialResultError
-from engram.pool import create
 from engram.query import order_text, text_of
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
     from engram.cluster.trees import ClusterGroup
-    from engram.pool import Pool
 
 _ASKED_AT_ONCE = 32
 _INDEX_SIZE = "1 GiB"
@@ -264,16 +258,13 @@ class _Level:
     """A pool of arrays of which none is below another one."""
 
     def __init__(self) -> None:
-        base = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own, which nobody else has
-        folder = tempfile.mkdtemp(prefix="engram-arrays-", dir=base if base.is_dir() else None)
-        self._remove = weakref.finalize(self, _removed, folder, os.getpid())
-        self._pool: Pool = create(Path(folder) / "pool", _INDEX_SIZE)
+        self._scratch = Scratch(_INDEX_SIZE)
+        self._pool = self._scratch.pool
         self._known: dict[str, str] = {}
 
     def close(self) -> None:
         """Remove the pool."""
-        self._pool.close()
-        self._remove()
+        self._scratch.close()
 
     def find(
         self, query: _engram.Query, arrays: dict[str, dict[str, Any]]
@@ -306,12 +297,6 @@ class _Level:
                 chunks=chunks,
             )
             self._known[path] = sign
-
-
-def _removed(folder: str, process: int) -> None:
-    """Remove the folder of a pool, unless this is a fork of the process that made it."""
-    if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _hit_of(path: str, manifest: dict[str, Any]) -> Hit:

@@ -7,10 +7,6 @@ is imported there, and then published in the cluster. The pool goes with the com
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +20,7 @@ from engram.cli.over_nodes.values import home_of
 from engram.cluster import ClusterArray
 from engram.cluster.listing import found_at, is_group, walked
 from engram.cluster.making import NAMES_MOST
+from engram.cluster.scratch import Scratch
 from engram.errors import ArgumentError, ConflictError, ExistsError, NotFoundError
 
 if TYPE_CHECKING:
@@ -33,19 +30,6 @@ if TYPE_CHECKING:
     from engram.pool import Pool
 
 _NAMED = 3
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Pool]:
-    """Give a pool that is there as long as the block runs, and may take what memory there is."""
-    base = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own, which nobody else has
-    folder = tempfile.mkdtemp(prefix="engram-copy-", dir=base if base.is_dir() else None)
-    try:
-        size = max(shutil.disk_usage(folder).free, 1 << 26)
-        with engram.create(Path(folder) / "pool", size) as pool:
-            yield pool
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_said(ctx: Any, *refused: str) -> None:
@@ -67,7 +51,8 @@ def plot_(cluster: Cluster, path: str, ctx: Any) -> Any:
             f"{path or cluster.url()}: is a {facts.kind(thing)}; name an array "
             f"(`engram ls {cluster.url()}`)"
         )
-    with _scratch() as pool:
+    with Scratch() as scratch:
+        pool = scratch.pool
         above = path.rpartition("/")[0]
         for name, member in found_at(cluster, above).listed():
             if _is_beside(member, thing):
@@ -88,7 +73,8 @@ def export_(cluster: Cluster, path: str, ctx: Any) -> Any:
     """Export a group or an object as a file."""
     _check_said(ctx, "salvage")
     thing = found_at(cluster, path)
-    with _scratch() as pool:
+    with Scratch() as scratch:
+        pool = scratch.pool
         _copy(pool, path, thing)
         for name, member in walked(thing):
             _copy(pool, joined(path, name), member)
@@ -142,7 +128,8 @@ def import_(cluster: Cluster, group: str, ctx: Any) -> None:
     """Import files: arrays are cut into parts, and below a group all goes to its home."""
     _check_said(ctx, "index", "chunks", "codec")
     where = joined(ctx.params["pool"].path, group)
-    with _scratch() as pool:
+    with Scratch() as scratch:
+        pool = scratch.pool
         code = 0
         try:
             ctx.command.callback(**{**ctx.params, "pool": pool.path, "group": where or "/"})
