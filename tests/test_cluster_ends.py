@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,13 +16,15 @@ import numpy as np
 import pytest
 
 import engram
+from cluster.etcd import Etcd, why_not
 from cluster.rig import Rig, rigged, wait_for
+from engram import cluster as clusters
 from engram.cluster.calling import FAILED, Ask
 from engram.cluster.running import Runner
 from engram.cluster.scratch import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.usefixtures("own_state")
 
@@ -144,3 +148,72 @@ def test_a_part_that_is_shorter_than_its_manifest_says_is_corrupt(rig: Rig, *, h
             cluster["T"][box]
     problems = "\n".join(map(str, cluster.verify().problems))
     assert "T" in problems
+
+
+class Alone:
+    """A communicator of one rank, which does something before a collective operation."""
+
+    def __init__(self) -> None:
+        self.before: dict[int, Callable[[], None]] = {}
+        self.asked = 0
+
+    def _next(self, given: Any) -> Any:
+        self.before.get(self.asked, lambda: None)()
+        self.asked += 1
+        return given
+
+    def Get_rank(self) -> int:  # noqa: N802 - MPI's own name
+        return 0
+
+    def bcast(self, obj: Any, root: int = 0) -> Any:  # noqa: ARG002
+        return self._next(obj)
+
+    def scatter(self, sendobj: Any, root: int = 0) -> Any:  # noqa: ARG002
+        return self._next(sendobj[0])
+
+    def gather(self, sendobj: Any, root: int = 0) -> list[Any]:  # noqa: ARG002
+        return [self._next(sendobj)]
+
+    def allgather(self, sendobj: Any) -> list[Any]:
+        return [self._next(sendobj)]
+
+
+@pytest.mark.parametrize("step", range(2, 9))
+def test_ranks_whose_etcd_stops_while_they_publish_publish_all_or_nothing(
+    home: Path, step: int
+) -> None:
+    if why := why_not():
+        pytest.skip(why)
+    with contextlib.ExitStack() as last:
+        etcd = last.enter_context(Etcd.alone())
+        endpoints = [each.removeprefix("http://") for each in etcd.endpoints]
+        rig = Rig(endpoints, home, last)
+        rig.serve(0, kept=0.1)
+        pool = home / "node0"
+        cluster = last.enter_context(clusters.open("job", etcd=endpoints, pool=pool, deadline=1))
+        reader = rig.open()
+        comm = Alone()
+        decides = etcd.running()[0].process
+        assert decides is not None
+        met: list[type] = []
+        last.callback(decides.signal, signal.SIGCONT)
+        try:
+            with cluster.together(comm) as ranks:
+                for name in "AB":
+                    ranks.put(name, np.arange(5.0))
+                comm.before[comm.asked + step] = lambda: decides.signal(signal.SIGSTOP)
+        except engram.CoordinatorError:
+            met.append(engram.CoordinatorError)
+        decides.signal(signal.SIGCONT)
+        assert comm.asked > step
+        # Once nothing of it is on its way, it is there whole, or its parts are given back.
+        wait_for(lambda: cluster.verify().problems == [])
+        names = reader.names()
+        assert names in ([], ["A", "B"])
+        if not met:
+            assert names
+        for name in names:
+            np.testing.assert_array_equal(reader[name][...], np.arange(5.0))
+        with cluster.together(Alone()) as ranks:
+            ranks.put("A", np.ones(5))
+        assert reader["A"][...].sum() == 5
