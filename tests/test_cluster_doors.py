@@ -265,6 +265,12 @@ def test_what_cannot_be_meant_is_refused_by_name(rig: Rig, tmp_path: Path) -> No
     del tmp_path
 
 
+def test_a_url_without_a_name_is_no_place() -> None:
+    for url in ("engram://", "engram:///"):
+        assert f"{url} names no cluster and no pool" in said("ls", url, code=2)
+    assert "engram://job is a cluster, and no path" in said("unmount", "engram://job", code=2)
+
+
 def test_files_go_in_and_out(rig: Rig, tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     opened = filled(rig)

@@ -28,6 +28,7 @@ from engram.cluster.natives import native
 from engram.errors import (
     ArgumentError,
     CoordinatorError,
+    FormatError,
     NotFoundError,
     PartsLostError,
     UnsupportedError,
@@ -476,6 +477,63 @@ def test_what_cannot_be_started_is_refused_and_leaves_nothing(
         ended = run("cluster", *verb, "--etcd", "h1")
         assert ended.code == ArgumentError.exit_code
     assert not list(state.rglob("*.json"))
+
+
+def test_what_can_be_no_node_pool_is_refused_before_an_etcd_is_started(
+    operator: Operator, state: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("no pool")
+    pool = str(operator.pool(0))
+    for where, more, kind, says in [
+        (str(tmp_path / "folder"), (), FormatError, "a folder, but not a pool (it has no pool.tom"),
+        (str(tmp_path / "file"), (), FormatError, "is a file, and no pool: name a pool, or a path"),
+        (str(tmp_path / "file/p"), (), NotFoundError, "does not exist: make it first"),
+        (str(tmp_path / "none/p"), (), NotFoundError, "does not exist: make it first"),
+        (pool, ("--size", "0"), ArgumentError, "size '0' leaves no room for data"),
+        (pool, ("--size", "much"), ArgumentError, "size 'much' cannot be read: give bytes"),
+        (pool, ("--ttl", "1e30"), ArgumentError, "ttl 1e+30 cannot be how long a lease runs"),
+        (pool, ("--ttl", "inf"), ArgumentError, "give seconds, from 1 to 86400"),
+    ]:
+        for end in ((), ("--detach",)):
+            ended = run("cluster", "start", "job", "--pool", where, *more, *end)
+            assert (ended.code, ended.out) == (kind.exit_code, ""), ended
+            assert says in ended.err
+    assert not list(state.rglob("*.json"))
+
+
+@pytest.mark.parametrize("bad", [0, 0.5, float("nan"), float("inf"), "15", None, True])
+def test_a_lease_that_cannot_be_is_refused(bad: Any, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="give seconds, from 1 to 86400") as why:
+        clusters.serve("job", pool=tmp_path / "pool", etcd=["127.0.0.1:1"], ttl=bad)
+    assert repr(bad) in str(why.value)
+
+
+@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), "30", None, True])
+def test_a_deadline_that_cannot_be_is_refused(bad: Any) -> None:
+    with pytest.raises(ArgumentError, match="give seconds, above 0 and up to 86400") as why:
+        clusters.open("job", etcd=["127.0.0.1:1"], deadline=bad)
+    assert repr(bad) in str(why.value)
+
+
+def test_a_second_start_says_who_serves_and_what_size_the_pool_keeps(operator: Operator) -> None:
+    operator.leave(0)
+    for size, says in (("64MiB", ""), ("128MiB", "is there already, and keeps its 64 MiB: ")):
+        begun = operator.begin(0, "--detach", "--size", size)
+        said = begun.communicate(timeout=PATIENCE_S)[0]
+        found = re.search(r"served by another process of this host; process (\d+) waits; s", said)
+        assert found, said
+        operator.left.append(int(found[1]))
+        assert said.count("\n") == 1 + bool(says)
+        assert says in said
+
+
+@pytest.mark.parametrize("bad", ["auto", "3", "h1,", "", "gar bage"])
+def test_verbs_that_need_an_etcd_ask_for_its_endpoints_alone(bad: str) -> None:
+    for verb in (("status", "job"), ("stop", "job"), ("retire", "job", "h1")):
+        ended = run("cluster", *verb, "--etcd", bad)
+        assert ended.code == ArgumentError.exit_code, ended
+        assert f"{bad!r} names no etcd: give its endpoints, such as h1:2379" in ended.err
 
 
 def test_a_pool_of_another_cluster_is_refused(operator: Operator, state: Path) -> None:

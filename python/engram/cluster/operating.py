@@ -82,7 +82,7 @@ class Stopped(NamedTuple):
 def opened(name: str, etcd: Sequence[str] | None, deadline: float = DEADLINE_S) -> Cluster:
     """Open a cluster without the pool of this host."""
     if etcd is not None:
-        found = known.Known(known.check_name(name), etcds.parse(list(etcd)) or [])
+        found = known.Known(known.check_name(name), etcds.endpoints_of(etcd))
     else:
         found = known.read(name)
     tls = certificates.of_user(found.name, None)
@@ -106,7 +106,7 @@ def status(name: str, *, etcd: Sequence[str] | None = None) -> Status:
 
     """
     bare = known.check_name(name)
-    endpoints = known.read(bare).etcd if etcd is None else etcds.parse(list(etcd)) or []
+    endpoints = known.read(bare).etcd if etcd is None else etcds.endpoints_of(etcd)
     troubles: list[str] = []
     told = _of_members(bare, endpoints, troubles)
     told = told or [_of_etcd(bare, each, troubles) for each in endpoints]
