@@ -234,6 +234,26 @@ def test_status_says_what_is_wrong_and_what_to_do(operator: Operator, store: Etc
     assert f"etcd {url}: does not answer\netcd at {url} is of no use: " in ended.out
 
 
+def test_a_node_whose_pool_is_removed_ends_and_is_told_of(operator: Operator, store: Etcd) -> None:
+    etcd = ",".join(store.endpoints)
+    words = ("--etcd", etcd)
+    serving = operator.serve(0, *words)
+    with clusters.open("job") as cluster:
+        cluster.put("T", VALUES)
+        (node,) = [each.node for each in cluster.members]
+    shutil.rmtree(operator.pool(0))
+    said, _ = serving.communicate(timeout=PATIENCE_S)
+    assert serving.returncode == engram.PoolGoneError.exit_code
+    assert f"the files of the pool {operator.pool(0)} were removed while it was served" in said
+    (trouble,) = told(*words)["troubles"]
+    assert f"{operator.pool(0)} was removed, or is another's" in trouble
+    assert f"`engram cluster retire job {node} --lost`" in trouble
+    operator.serve(0, *words)  # a new pool, and another node
+    assert [each for each in told(*words)["troubles"] if node in each]
+    wait_for("its lease ends", lambda: run("cluster", "retire", "job", node, "--lost").code == 0)
+    assert told(*words)["troubles"] == []
+
+
 def test_a_cluster_without_nodes_says_how_to_start_one(store: Etcd) -> None:
     said = told("--etcd", ",".join(store.endpoints))
     assert said["nodes"] == []

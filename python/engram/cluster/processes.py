@@ -22,8 +22,9 @@ from engram.cluster import etcds, known, members
 from engram.cluster.natives import native
 from engram.cluster.nodes import ServedNode, address_of, check_pool, serve
 from engram.cluster.operating import wait_until_left
-from engram.errors import BusyError, CoordinatorError, EngramError
+from engram.errors import BusyError, CoordinatorError, EngramError, PoolGoneError
 from engram.jobs.signals import Signals
+from engram.paths import POOL_FILE
 
 _LOOK_S = 0.1
 _SEEN_S = 1.0
@@ -84,6 +85,8 @@ def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = Fa
         If no etcd may be used, or the host has no address.
     CoordinatorError
         If etcd does not answer.
+    PoolGoneError
+        If the pool's files are removed meanwhile.
     BusyError
         If the node ends for another reason.
 
@@ -111,6 +114,7 @@ def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = Fa
                 ready(node)
                 while node.standing != "ended" and not signals.came():
                     endpoints = _told(name, node, endpoints)
+                    _check_is_there(pool, name)
                     time.sleep(_LOOK_S)
                 is_stopped, why = node.standing == "ended", node.failure
             if why is not None:
@@ -120,6 +124,16 @@ def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = Fa
         finally:
             if ends_etcd:
                 etcds.end(name)
+
+
+def _check_is_there(pool: Path, cluster: str) -> None:
+    """Refuse to go on with a pool whose files were removed: what writes to it fails anyway."""
+    if not (pool / POOL_FILE).exists():
+        raise PoolGoneError(
+            f"the files of the pool {pool} were removed while it was served: what it alone held is "
+            f"lost. `engram cluster retire {cluster} NODE --lost` gives its node up, which `engram "
+            f"cluster status {cluster}` names; a start with this --pool makes a new one"
+        )
 
 
 def _told(cluster: str, node: ServedNode, before: list[str]) -> list[str]:

@@ -20,7 +20,7 @@ from engram.cluster import values
 from engram.cluster.boxes import Box, decoded, raw_of
 from engram.cluster.making import Holder, Made, Making, Places, give_back, may_be_published
 from engram.cluster.natives import native
-from engram.errors import BusyError, ConflictError, ExistsError, NotFoundError
+from engram.errors import ArgumentError, BusyError, ConflictError, ExistsError, NotFoundError
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
@@ -36,6 +36,8 @@ def seal(cluster: Cluster, path: str) -> None:
     ------
     NotFoundError
         If there is none of this name.
+    ArgumentError
+        If it is a group, or lies below one.
     BusyError
         If a process has memory of it for writing, or goes on to seal it.
     ConflictError
@@ -45,6 +47,11 @@ def seal(cluster: Cluster, path: str) -> None:
     draft = cluster._native.draft([path])
     found = cluster._native.look_up(path)
     if found is None:
+        if path in cluster:
+            raise ArgumentError(
+                f"{path!r} lies below a group, where everything is published as it is stored: only "
+                "arrays in parts, as create_array makes them, are sealed"
+            )
         raise NotFoundError(f"there is no {path!r} in the cluster {cluster.name!r}")
     manifest, _ = decoded(path, *found)
     if manifest["sealed"]:
