@@ -596,6 +596,66 @@ def struck(opened: clusters.Cluster) -> list[clusters.Member]:
     return opened.members
 
 
+# Pickles
+
+GETS = """
+import pickle, sys
+import engram.cluster
+first = [engram.cluster.open("job", etcd=sys.argv[2:])] if sys.argv[1] == "open" else []
+for name, data in pickle.load(sys.stdin.buffer).items():
+    try:
+        thing = pickle.loads(data)
+        if name == "cluster":
+            said = sorted(thing)
+        elif name == "hits":
+            said = [sorted(thing.paths()), len(list(thing.objects()))]
+        elif name.startswith("group"):
+            said = sorted(thing)
+        else:
+            said = list(thing[:])
+        print(name, said)
+    except engram.EngramError as error:
+        print(name, type(error).__name__, "look it up again" in str(error))
+"""
+
+
+@pytest.mark.parametrize("begins", ["open", "closed"])
+def test_handles_are_true_in_a_process_that_knows_nothing_of_the_cluster(
+    rig: Rig, tmp_path: Path, begins: str
+) -> None:
+    for number in range(2):
+        rig.serve(number)
+    with of_no_node("job", rig.etcd) as opened:
+        group = opened.create_group("g", spread="hash")
+        for name in ("a", "b", "c"):
+            opened[f"r/{name}"] = group[name] = np.arange(3)
+        group["in/x"] = b"\1\2"
+        held = {f"array {name}": opened[f"r/{name}"] for name in "abc"}
+        held |= {f"far {name}": group[name] for name in "abc"}
+        held |= {"blob": group["in/x"], "group": group, "group below": group["in"]}
+        held |= {"hits": opened.query("@ndim = 1"), "cluster": opened}
+        data = pickle.dumps({name: pickle.dumps(thing) for name, thing in held.items()})
+        opened["r/b"], group["b"] = np.zeros((2, 2)), np.zeros((2, 2))
+        del opened["r/c"], group["c"]
+    command = [sys.executable, "-c", GETS, begins, *rig.etcd]
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "elsewhere")}
+    told = subprocess.run(command, input=data, capture_output=True, check=True, env=env)
+    lines = told.stdout.decode().splitlines()
+    numbers = str(list(np.arange(3)))
+    assert f"array a {numbers}" in lines
+    assert "array b ConflictError True" in lines
+    assert "array c NotFoundError False" in lines
+    assert f"far a {numbers}" in lines
+    assert f"far b {list(np.zeros((2, 2)))}" in lines  # the name is looked up where it comes to
+    assert "far c NotFoundError False" in lines
+    assert "blob [1, 2]" in lines
+    assert "group ['a', 'b', 'in']" in lines
+    assert "group below ['x']" in lines
+    found = ["g/a", "g/b", "g/c", "g/in/x", "r/a", "r/b", "r/c"]
+    assert f"hits {[found, 5]}" in lines
+    assert "cluster ['g', 'r/a', 'r/b']" in lines
+
+
 # Files by fsspec
 
 

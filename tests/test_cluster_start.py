@@ -426,6 +426,26 @@ def test_what_the_guide_shows_runs(home: Path, state: Path) -> None:
     assert (state / "engram/clusters/job.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [
+        ("Functions of `engram.cluster`", None),
+        ("Of the cluster", clusters.Cluster),
+        ("Of an array", clusters.ClusterArray),
+        ("Of a group", clusters.ClusterGroup),
+    ],
+)
+def test_the_guide_has_each_public_name_once(heading: str, kind: type | None) -> None:
+    guide = (ROOT / "docs/guide/cluster.md").read_text()
+    section = re.split(r"^#+ ", guide.partition(f"### {heading}\n")[2], flags=re.MULTILINE)[0]
+    named = re.findall(r"^\| `(\w+)` \| \S", section, flags=re.MULTILINE)
+    if kind is None:
+        found = [n for n in clusters.__all__ if not isinstance(getattr(clusters, n), type)]
+    else:
+        found = [name for name in vars(kind) if not name.startswith("_")]
+    assert sorted(named) == sorted(found)
+
+
 def test_the_manifest_for_kubernetes_fits_together() -> None:
     yaml = pytest.importorskip("yaml", reason="pyyaml is not installed")
     path = ROOT / "examples/cluster/kubernetes.yaml"

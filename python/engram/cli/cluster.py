@@ -117,7 +117,7 @@ def start(
     waits to take over. With --scheduler it has Dask's workers serve, and returns.
     """
     from engram.cluster import known
-    from engram.cluster.processes import Start, leave, log_of, run
+    from engram.cluster.processes import Start, run
 
     bare = known.check_name(name)
     asked = Start(bare, str(pool.absolute()), size, etcd, host, ttl or known.TTL_S, tls)
@@ -128,13 +128,20 @@ def start(
         return
     _tell_of_size(pool, size)
     if detach:
-        left = leave(asked)
-        what = f"is served as a node of {bare} by process {left.pid}"
-        if not left.serves:
-            what = f"is served by another process of this host; process {left.pid} waits"
-        terminal.say(f"{pool} {what}; see {log_of(bare)}")
+        _leave(asked, pool)
     else:
         run(asked, _tell)
+
+
+def _leave(asked: Start, pool: Path) -> None:
+    """Serve in the background, and say by which process."""
+    from engram.cluster.processes import leave, log_of
+
+    left = leave(asked)
+    what = f"is served as a node of {asked.cluster} by process {left.pid}"
+    if not left.serves:
+        what = f"is served by another process of this host; process {left.pid} waits"
+    terminal.say(f"{pool} {what}; see {log_of(asked.cluster)}")
 
 
 def _tell_of_size(pool: Path, size: str | None) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from engram.cluster import certificates, known
 from engram.cluster.natives import native
@@ -178,12 +178,9 @@ def serve(
     Raises
     ------
     ArgumentError
-        If the pool is of another cluster, or this process serves it already, or the size or the ttl
-        cannot be.
-    NotFoundError
-        If the folder above the pool is not there.
-    FormatError
-        If something else is in the pool's place.
+        If the pool is of another cluster, or of this process already, or a value cannot be.
+    NotFoundError, FormatError
+        If the pool can be neither opened nor made.
     CoordinatorError
         If etcd does not answer.
     UnsupportedError
@@ -199,19 +196,9 @@ def serve(
     folder = certificates.of_node(bare, tls, address)
     said = None if folder is None else str(folder)
     runs = _Runs((bare, list(etcd), known.DEADLINE_S, said, str(path)), workers)
-    driven = native.Node(
-        bare,
-        path,
-        list(etcd),
-        ttl=ttl,
-        host=address,
-        weight=weight,
-        kept=kept,
-        tls_folder=folder,
-        caller=runs,
-    )
-    pools = {socket.gethostname(): str(path)}
-    known.write(known.Known(bare, list(etcd), ttl, said, pools))
+    how: Any = {"ttl": ttl, "host": address, "weight": weight, "kept": kept, "caller": runs}
+    driven = native.Node(bare, path, list(etcd), tls_folder=folder, **how)
+    known.write(known.Known(bare, list(etcd), ttl, said, {socket.gethostname(): str(path)}))
     return ServedNode(driven, bare, path, runs)
 
 
