@@ -477,6 +477,8 @@ def test_where_no_node_has_room_the_error_says_what_each_has(rig: Rig) -> None:
     with pytest.raises(engram.PoolFullError, match=r"no node .* has room for part \d of 'F'") as e:
         cluster.put("F", np.zeros(1 << 22), parts=(2,))
     assert str(e.value).count(" B free") == 2
+    assert "What was replaced or removed is freed 60 s after that" in str(e.value)
+    assert "when its last view on its node has gone: try again then" in str(e.value)
     assert "F" not in cluster
     # What was made of it before is given back.
     wait_for(lambda: kept(rig, 0) == kept(rig, 1) == [])

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import fsspec
 import numpy as np
@@ -25,6 +25,7 @@ from documents import blocks, run
 from engram import cluster as clusters
 from engram.cluster.boxes import raw_of
 from engram.cluster.natives import native
+from engram.cluster.operating import opened as of_no_node
 from engram.paths import ClusterPath
 from engram.zarr import ClusterStore
 
@@ -265,6 +266,40 @@ def test_what_cannot_be_meant_is_refused_by_name(rig: Rig, tmp_path: Path) -> No
     del tmp_path
 
 
+def test_what_lies_below_an_array_is_no_matter_of_pictures_and_none_of_files(
+    rig: Rig, tmp_path: Path
+) -> None:
+    filled(rig)["run/T/below"] = np.arange(3.0)
+    said("plot", "engram://job", "run/T", "-o", str(tmp_path / "T.png"))
+    told = said("export", "engram://job", "run", str(tmp_path / "run.h5"), code=21)
+    assert "'run/T' is an array, and 'run/T/below' lies below it. Export them one by one" in told
+    said("export", "engram://job", "run/T", str(tmp_path / "T.npy"))
+
+
+def test_an_import_that_is_refused_does_not_say_that_it_is_done(rig: Rig, tmp_path: Path) -> None:
+    filled(rig)
+    np.save(tmp_path / "a.npy", np.arange(4.0))
+    assert "1 array" in said("import", "engram://job", "in", str(tmp_path / "a.npy"))
+    command = [sys.executable, "-m", "engram", "import", "engram://job", "in"]
+    ended = subprocess.run([*command, str(tmp_path / "a.npy")], capture_output=True, check=False)
+    assert ended.returncode == engram.ExistsError.exit_code
+    assert ended.stdout == b""
+    assert b"exists already; --overwrite replaces it" in ended.stderr
+
+
+def test_what_lies_below_a_group_is_not_sealed_and_told_so(rig: Rig) -> None:
+    filled(rig)
+    told = said("publish", "engram://job", "orbits/o1", code=20)
+    assert "'orbits/o1' lies below a group, where everything is published as it is stored" in told
+    assert "is a group of the cluster" in said("publish", "engram://job", "orbits", code=20)
+
+
+def test_a_url_without_a_name_is_no_place() -> None:
+    for url in ("engram://", "engram:///"):
+        assert f"{url} names no cluster and no pool" in said("ls", url, code=2)
+    assert "engram://job is a cluster, and no path" in said("unmount", "engram://job", code=2)
+
+
 def test_files_go_in_and_out(rig: Rig, tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     opened = filled(rig)
@@ -502,12 +537,56 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
+def test_groups_what_lies_below_and_hits_show_themselves(rig: Rig) -> None:
+    filled(rig)["orbits/<b>"] = np.zeros((9, 2, 8), "i2")
+    with of_no_node("job", rig.etcd) as opened:
+        check_cards(rig, opened)
+
+
+def check_cards(rig: Rig, opened: clusters.Cluster) -> None:
+    group = opened["orbits"]
+    card = group._repr_html_()
+    for shown in ("engram://job/", "over 2 nodes", "o3", "deep/", "int32", "&lt;b&gt;", "title"):
+        assert shown in card
+    assert "<b>" not in card.replace("<b>Group</b>", "")
+    array = group["<b>"]._repr_html_()
+    assert "at [0, :6, :6]" in array
+    assert "int16" in array
+    assert "288 B" in array
+    assert "[[0 0 0 0 0 0]" in array
+    assert "some words" in group["deep/notes"]._repr_html_()
+    assert "none: it has no items" in opened_empty(group)._repr_html_()
+    found = opened.query("exists(n) or exists(units)", order_by="@path")
+    card = found._repr_html_()
+    assert "7 objects" in card
+    assert "in parts" in card
+    assert "orbits/<wbr>o5" in card or "orbits/o5" in card
+    assert "none" in opened.query("n = 77")._repr_html_()
+    rig.processes[1].kill()
+    rig.processes[1].wait()
+    wait_for(lambda: [each for each in struck(opened) if each.state == "away"])
+    card = opened.query("exists(n)", partial=True)._repr_html_()
+    assert "without 1 node" in card
+    assert "Missing" in card
+    assert "engram-card" in group._repr_html_()
+
+
+def opened_empty(group: clusters.ClusterGroup) -> clusters.FarArray:
+    group["empty"] = np.zeros((0, 3))
+    found = group["empty"]
+    assert isinstance(found, clusters.FarArray)
+    return found
+
+
 def test_cards_close_what_they_open(rig: Rig) -> None:
-    opened = filled(rig)
-    for thing in (opened, opened["run/T"]):
-        page = Tags()
-        page.feed(thing._repr_html_())
-        assert page.open == []
+    filled(rig)
+    with of_no_node("job", rig.etcd) as opened:
+        group = opened["orbits"]
+        things = (opened, opened["run/T"], group, group["o1"], group["deep/notes"], opened.query())
+        for thing in things:
+            page = Tags()
+            page.feed(thing._repr_html_())
+            assert page.open == []
 
 
 def struck(opened: clusters.Cluster) -> list[clusters.Member]:
@@ -515,6 +594,66 @@ def struck(opened: clusters.Cluster) -> list[clusters.Member]:
     with contextlib.suppress(engram.EngramError):
         opened["run/T"][...]
     return opened.members
+
+
+# Pickles
+
+GETS = """
+import pickle, sys
+import engram.cluster
+first = [engram.cluster.open("job", etcd=sys.argv[2:])] if sys.argv[1] == "open" else []
+for name, data in pickle.load(sys.stdin.buffer).items():
+    try:
+        thing = pickle.loads(data)
+        if name == "cluster":
+            said = sorted(thing)
+        elif name == "hits":
+            said = [sorted(thing.paths()), len(list(thing.objects()))]
+        elif name.startswith("group"):
+            said = sorted(thing)
+        else:
+            said = list(thing[:])
+        print(name, said)
+    except engram.EngramError as error:
+        print(name, type(error).__name__, "look it up again" in str(error))
+"""
+
+
+@pytest.mark.parametrize("begins", ["open", "closed"])
+def test_handles_are_true_in_a_process_that_knows_nothing_of_the_cluster(
+    rig: Rig, tmp_path: Path, begins: str
+) -> None:
+    for number in range(2):
+        rig.serve(number)
+    with of_no_node("job", rig.etcd) as opened:
+        group = opened.create_group("g", spread="hash")
+        for name in ("a", "b", "c"):
+            opened[f"r/{name}"] = group[name] = np.arange(3)
+        group["in/x"] = b"\1\2"
+        held = {f"array {name}": opened[f"r/{name}"] for name in "abc"}
+        held |= {f"far {name}": group[name] for name in "abc"}
+        held |= {"blob": group["in/x"], "group": group, "group below": group["in"]}
+        held |= {"hits": opened.query("@ndim = 1"), "cluster": opened}
+        data = pickle.dumps({name: pickle.dumps(thing) for name, thing in held.items()})
+        opened["r/b"], group["b"] = np.zeros((2, 2)), np.zeros((2, 2))
+        del opened["r/c"], group["c"]
+    command = [sys.executable, "-c", GETS, begins, *rig.etcd]
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "elsewhere")}
+    told = subprocess.run(command, input=data, capture_output=True, check=True, env=env)
+    lines = told.stdout.decode().splitlines()
+    numbers = str(list(np.arange(3)))
+    assert f"array a {numbers}" in lines
+    assert "array b ConflictError True" in lines
+    assert "array c NotFoundError False" in lines
+    assert f"far a {numbers}" in lines
+    assert f"far b {list(np.zeros((2, 2)))}" in lines  # the name is looked up where it comes to
+    assert "far c NotFoundError False" in lines
+    assert "blob [1, 2]" in lines
+    assert "group ['a', 'b', 'in']" in lines
+    assert "group below ['x']" in lines
+    found = ["g/a", "g/b", "g/c", "g/in/x", "r/a", "r/b", "r/c"]
+    assert f"hits {[found, 5]}" in lines
+    assert "cluster ['g', 'r/a', 'r/b']" in lines
 
 
 # Files by fsspec
@@ -773,6 +912,35 @@ def test_a_group_of_names_opens_as_a_dataset_by_its_url(rig: Rig) -> None:
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN_HERE = "tests/test_cluster_doors.py runs it on one"
+
+
+def test_names_open_as_a_datatree_by_their_url(rig: Rig) -> None:
+    opened = filled(rig)
+    opened.put("run/deep/U", np.arange(3.0), dims=("z",))
+    url = "engram://job/run"
+    with xr.open_datatree(url, engine="engram") as tree:
+        assert sorted(each.path for each in tree.subtree) == ["/", "/deep"]
+        np.testing.assert_array_equal(tree["T"], VALUES)
+        np.testing.assert_array_equal(tree["deep/U"], [0, 1, 2])
+        assert tree["T"].attrs == {"units": "K"}
+    with xr.open_datatree("engram://job", engine="engram") as tree:
+        assert sorted(each.path for each in tree.subtree) == ["/", "/run", "/run/deep"]
+    place: Any = ClusterPath(opened, "run")
+    with xr.open_datatree(place, engine="engram", group="deep") as tree:
+        np.testing.assert_array_equal(tree["U"], [0, 1, 2])
+    assert sorted(opened) == ["mine", "orbits", "run/T", "run/deep/U", "run/y"]  # it stays open
+    assert sorted(xr.open_groups(url, engine="engram")) == ["/", "/deep"]
+    for path, says in (
+        ("nosuch", "there are no arrays below engram://job/nosuch"),
+        ("run/T", "which is an array itself: open what is above it"),
+        ("orbits", "opened from the pool of its node, as `group.local` there"),
+    ):
+        for function in (xr.open_dataset, xr.open_datatree):
+            with pytest.raises(engram.NotFoundError, match=says.replace("below", ".*below")):
+                function(f"engram://job/{path}", engine="engram")
+    opened["run/T/below"] = np.arange(2.0)
+    with pytest.raises(engram.ArgumentError, match="engram://job/run/T is an array and a group"):
+        xr.open_datatree(url, engine="engram")
 
 
 @pytest.mark.parametrize("name", ["command-line", "fsspec", "zarr", "xarray"])

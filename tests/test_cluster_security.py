@@ -282,3 +282,18 @@ def test_a_certificate_is_asked_for_rightly(
     ]
     with pytest.raises(NotFoundError, match="engram cluster certify"):
         clusters.open("job", etcd=["127.0.0.1:1"], tls=tmp_path / "nowhere")
+
+
+def test_a_certificate_is_refused_that_nobody_could_show(tmp_path: Path) -> None:
+    authority = certificates.make_authority("job", tmp_path / "tls")
+    (tmp_path / "file").write_text("no folder")
+    for bad in ("", "a b", "-h", "h..x", "h" * 64, "10.0.0.1/8"):
+        with pytest.raises(ArgumentError, match=r"give such as h3 or 10\.0\.0\.3") as why:
+            clusters.certify("job", tmp_path / "x", hosts=["h1", bad], authority=authority)
+        assert repr(bad) in str(why.value)
+    for place in ("file", "file/below"):
+        with pytest.raises(ArgumentError, match="there is a file in its place or above it: name"):
+            clusters.certify("job", tmp_path / place, user=1, authority=authority)
+    assert not (tmp_path / "x").exists()
+    for good in ("h1", "h1.example.org", "my_host", "::1", "fe80::1", "10.0.0.1"):
+        clusters.certify("job", tmp_path / "good", hosts=[good], authority=authority)

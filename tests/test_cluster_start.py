@@ -28,6 +28,7 @@ from engram.cluster.natives import native
 from engram.errors import (
     ArgumentError,
     CoordinatorError,
+    FormatError,
     NotFoundError,
     PartsLostError,
     UnsupportedError,
@@ -233,6 +234,26 @@ def test_status_says_what_is_wrong_and_what_to_do(operator: Operator, store: Etc
     assert f"etcd {url}: does not answer\netcd at {url} is of no use: " in ended.out
 
 
+def test_a_node_whose_pool_is_removed_ends_and_is_told_of(operator: Operator, store: Etcd) -> None:
+    etcd = ",".join(store.endpoints)
+    words = ("--etcd", etcd)
+    serving = operator.serve(0, *words)
+    with clusters.open("job") as cluster:
+        cluster.put("T", VALUES)
+        (node,) = [each.node for each in cluster.members]
+    shutil.rmtree(operator.pool(0))
+    said, _ = serving.communicate(timeout=PATIENCE_S)
+    assert serving.returncode == engram.PoolGoneError.exit_code
+    assert f"the files of the pool {operator.pool(0)} were removed while it was served" in said
+    (trouble,) = told(*words)["troubles"]
+    assert f"{operator.pool(0)} was removed, or is another's" in trouble
+    assert f"`engram cluster retire job {node} --lost`" in trouble
+    operator.serve(0, *words)  # a new pool, and another node
+    assert [each for each in told(*words)["troubles"] if node in each]
+    wait_for("its lease ends", lambda: run("cluster", "retire", "job", node, "--lost").code == 0)
+    assert told(*words)["troubles"] == []
+
+
 def test_a_cluster_without_nodes_says_how_to_start_one(store: Etcd) -> None:
     said = told("--etcd", ",".join(store.endpoints))
     assert said["nodes"] == []
@@ -405,6 +426,26 @@ def test_what_the_guide_shows_runs(home: Path, state: Path) -> None:
     assert (state / "engram/clusters/job.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [
+        ("Functions of `engram.cluster`", None),
+        ("Of the cluster", clusters.Cluster),
+        ("Of an array", clusters.ClusterArray),
+        ("Of a group", clusters.ClusterGroup),
+    ],
+)
+def test_the_guide_has_each_public_name_once(heading: str, kind: type | None) -> None:
+    guide = (ROOT / "docs/guide/cluster.md").read_text()
+    section = re.split(r"^#+ ", guide.partition(f"### {heading}\n")[2], flags=re.MULTILINE)[0]
+    named = re.findall(r"^\| `(\w+)` \| \S", section, flags=re.MULTILINE)
+    if kind is None:
+        found = [n for n in clusters.__all__ if not isinstance(getattr(clusters, n), type)]
+    else:
+        found = [name for name in vars(kind) if not name.startswith("_")]
+    assert sorted(named) == sorted(found)
+
+
 def test_the_manifest_for_kubernetes_fits_together() -> None:
     yaml = pytest.importorskip("yaml", reason="pyyaml is not installed")
     path = ROOT / "examples/cluster/kubernetes.yaml"
@@ -476,6 +517,63 @@ def test_what_cannot_be_started_is_refused_and_leaves_nothing(
         ended = run("cluster", *verb, "--etcd", "h1")
         assert ended.code == ArgumentError.exit_code
     assert not list(state.rglob("*.json"))
+
+
+def test_what_can_be_no_node_pool_is_refused_before_an_etcd_is_started(
+    operator: Operator, state: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("no pool")
+    pool = str(operator.pool(0))
+    for where, more, kind, says in [
+        (str(tmp_path / "folder"), (), FormatError, "a folder, but not a pool (it has no pool.tom"),
+        (str(tmp_path / "file"), (), FormatError, "is a file, and no pool: name a pool, or a path"),
+        (str(tmp_path / "file/p"), (), NotFoundError, "does not exist: make it first"),
+        (str(tmp_path / "none/p"), (), NotFoundError, "does not exist: make it first"),
+        (pool, ("--size", "0"), ArgumentError, "size '0' leaves no room for data"),
+        (pool, ("--size", "much"), ArgumentError, "size 'much' cannot be read: give bytes"),
+        (pool, ("--ttl", "1e30"), ArgumentError, "ttl 1e+30 cannot be how long a lease runs"),
+        (pool, ("--ttl", "inf"), ArgumentError, "give seconds, from 1 to 86400"),
+    ]:
+        for end in ((), ("--detach",)):
+            ended = run("cluster", "start", "job", "--pool", where, *more, *end)
+            assert (ended.code, ended.out) == (kind.exit_code, ""), ended
+            assert says in ended.err
+    assert not list(state.rglob("*.json"))
+
+
+@pytest.mark.parametrize("bad", [0, 0.5, float("nan"), float("inf"), "15", None, True])
+def test_a_lease_that_cannot_be_is_refused(bad: Any, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="give seconds, from 1 to 86400") as why:
+        clusters.serve("job", pool=tmp_path / "pool", etcd=["127.0.0.1:1"], ttl=bad)
+    assert repr(bad) in str(why.value)
+
+
+@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), "30", None, True])
+def test_a_deadline_that_cannot_be_is_refused(bad: Any) -> None:
+    with pytest.raises(ArgumentError, match="give seconds, above 0 and up to 86400") as why:
+        clusters.open("job", etcd=["127.0.0.1:1"], deadline=bad)
+    assert repr(bad) in str(why.value)
+
+
+def test_a_second_start_says_who_serves_and_what_size_the_pool_keeps(operator: Operator) -> None:
+    operator.leave(0)
+    for size, says in (("64MiB", ""), ("128MiB", "is there already, and keeps its 64 MiB: ")):
+        begun = operator.begin(0, "--detach", "--size", size)
+        said = begun.communicate(timeout=PATIENCE_S)[0]
+        found = re.search(r"served by another process of this host; process (\d+) waits; s", said)
+        assert found, said
+        operator.left.append(int(found[1]))
+        assert said.count("\n") == 1 + bool(says)
+        assert says in said
+
+
+@pytest.mark.parametrize("bad", ["auto", "3", "h1,", "", "gar bage"])
+def test_verbs_that_need_an_etcd_ask_for_its_endpoints_alone(bad: str) -> None:
+    for verb in (("status", "job"), ("stop", "job"), ("retire", "job", "h1")):
+        ended = run("cluster", *verb, "--etcd", bad)
+        assert ended.code == ArgumentError.exit_code, ended
+        assert f"{bad!r} names no etcd: give its endpoints, such as h1:2379" in ended.err
 
 
 def test_a_pool_of_another_cluster_is_refused(operator: Operator, state: Path) -> None:

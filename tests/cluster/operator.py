@@ -63,7 +63,7 @@ class Operator:
     def left_by(self, begun: subprocess.Popen[str]) -> int:
         """Give the process that a start has left in the background."""
         said = begun.communicate(timeout=PATIENCE_S)[0]
-        found = re.search(r"by process (\d+); see .*\.log$", said.strip())
+        found = re.search(r"process (\d+)(?: waits)?; see .*\.log$", said.strip())
         assert begun.returncode == 0, said
         assert found, said
         self.left.append(int(found[1]))

@@ -21,7 +21,7 @@ from engram.cli import completion, output
 from engram.cli.terminal import give_up
 from engram.errors import ArgumentError, NotFoundError
 from engram.index import check_mode
-from engram.paths import ClusterUrl, cluster_of, is_url, stripped
+from engram.paths import PROTOCOL, ClusterUrl, cluster_of, is_url, stripped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -233,6 +233,9 @@ def file_path(word: str) -> Path:
 def pool_place(word: str) -> Any:
     """Return where a pool is, a path or a URL of one; or which cluster is meant."""
     if is_url(word):
+        if not word.removeprefix(f"{PROTOCOL}:").strip("/:"):
+            message = f"{word} names no cluster and no pool: such are engram://job, /dev/shm/pool"
+            raise typer.BadParameter(message)
         return cluster_of(word) or Path(stripped(word))
     return file_path(word)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pwd
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +18,10 @@ from engram.cli.app import (
     group_of_verbs,
 )
 from engram.cli.terminal import counted
-from engram.errors import ArgumentError, CoordinatorError
+from engram.errors import ArgumentError, CoordinatorError, EngramError
 from engram.extras import library
+from engram.pool import open as open_pool
+from engram.size import human, parse
 
 if TYPE_CHECKING:
     from engram.cluster import ServedNode
@@ -114,7 +117,7 @@ def start(
     waits to take over. With --scheduler it has Dask's workers serve, and returns.
     """
     from engram.cluster import known
-    from engram.cluster.processes import Start, leave, log_of, run
+    from engram.cluster.processes import Start, run
 
     bare = known.check_name(name)
     asked = Start(bare, str(pool.absolute()), size, etcd, host, ttl or known.TTL_S, tls)
@@ -122,11 +125,37 @@ def start(
         if detach:
             raise ArgumentError("--scheduler serves by Dask's workers: leave --detach away")
         _start_on_workers(asked, scheduler)
-    elif detach:
-        pid = leave(asked)
-        terminal.say(f"{pool} is served as a node of {bare} by process {pid}; see {log_of(bare)}")
+        return
+    _tell_of_size(pool, size)
+    if detach:
+        _leave(asked, pool)
     else:
         run(asked, _tell)
+
+
+def _leave(asked: Start, pool: Path) -> None:
+    """Serve in the background, and say by which process."""
+    from engram.cluster.processes import leave, log_of
+
+    left = leave(asked)
+    what = f"is served as a node of {asked.cluster} by process {left.pid}"
+    if not left.serves:
+        what = f"is served by another process of this host; process {left.pid} waits"
+    terminal.say(f"{pool} {what}; see {log_of(asked.cluster)}")
+
+
+def _tell_of_size(pool: Path, size: str | None) -> None:
+    """Say that a pool which is there keeps its size, where another one was asked for."""
+    if size is None or not pool.exists():
+        return
+    with contextlib.suppress(EngramError):  # what is wrong with it is said where it is served
+        asked = parse(size)
+        with open_pool(pool, mode="r") as there:
+            if there.size != asked:
+                terminal.note(
+                    f"{pool} is there already, and keeps its {human(there.size)}: --size {size} is "
+                    f"for a pool that is made; `engram ns {pool} default --size {size}` resizes it"
+                )
 
 
 def _tell(node: ServedNode) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from engram import jobs, mounts
 from engram.cli import completion, terminal
-from engram.cli.app import NamespaceOption, app, examples, pool_place
+from engram.cli.app import NamespaceOption, app, examples, file_path, pool_place
 from engram.cli.job import ConfigOption, OverwriteOption, options_of, tell
 from engram.errors import ArgumentError
 
@@ -19,7 +19,9 @@ _POOL = typer.Argument(
     autocompletion=completion.pools,
     parser=pool_place,
 )
-_WHERE = typer.Argument(metavar="DIR", help="The folder where the pool is to be seen.")
+_WHERE = typer.Argument(
+    metavar="DIR", help="The folder where the pool is to be seen.", parser=file_path
+)
 DirArgument = Annotated[Path, _WHERE]
 
 

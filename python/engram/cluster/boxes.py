@@ -328,7 +328,7 @@ def decoded(path: str, manifest: str, revision: int) -> tuple[dict[str, Any], in
     """
     found = json.loads(manifest)
     if found["kind"] != "array":
-        raise ArgumentError(f"{path!r} is a subtree of the cluster, and no array")
+        raise ArgumentError(f"{path!r} is a group of the cluster, and no array: name an array")
     return found, revision
 
 

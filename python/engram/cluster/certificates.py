@@ -8,6 +8,7 @@ and other users are given a folder each, with a certificate that `certify` has i
 import fcntl
 import ipaddress
 import os
+import re
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,8 @@ from engram.errors import ArgumentError, NotFoundError
 OWN: Final = "own"
 NONE: Final = "none"
 _FOLDER: Final = "tls"
+_HOST: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+"""Names of hosts, as a certificate can have them."""
 
 
 def own_folder(name: str) -> Path:
@@ -106,6 +109,13 @@ def is_loopback(address: str) -> bool:
     return False
 
 
+def _is_address(host: str) -> bool:
+    with suppress(ValueError):
+        ipaddress.ip_address(host)
+        return True
+    return False
+
+
 def certify(
     name: str,
     out: str | os.PathLike[str],
@@ -136,7 +146,7 @@ def certify(
     Raises
     ------
     ArgumentError
-        If it is neither a host's nor a user's.
+        If it is neither a host's nor a user's, or `out` is a file.
     NotFoundError
         If there is no authority.
 
@@ -147,6 +157,11 @@ def certify(
         raise ArgumentError(f"user={user!r} is no uid: give the number of a user")
     if (user is None) == (not hosts):
         raise ArgumentError("a certificate is of a host, by its names, or of a user: give one")
+    for host in hosts:
+        if not isinstance(host, str) or not (_is_address(host) or _HOST.fullmatch(host)):
+            raise ArgumentError(
+                f"host {host!r} is no name of a host, and no address: give such as h3 or 10.0.0.3"
+            )
     source = own_folder(name) if authority is None else Path(authority)
     if not (source / "ca.key").exists():
         raise NotFoundError(
@@ -154,7 +169,13 @@ def certify(
             'beyond loopback, or with tls="own"'
         )
     folder = Path(out).absolute()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ArgumentError(
+            f"{str(folder)!r} cannot be a folder, as there is a file in its place or above it: "
+            "name another"
+        ) from None
     if user is None:
         native.certify_host(source, list(hosts), folder, "member")
     else:

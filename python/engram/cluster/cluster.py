@@ -771,6 +771,8 @@ def open(  # noqa: A001 - as `engram.open`
     ------
     NotFoundError
         If nothing is known here of this cluster, and no `etcd` is given.
+    ArgumentError
+        If the name or the deadline cannot be.
     CoordinatorError
         If etcd does not answer.
     UnsupportedError
@@ -778,6 +780,7 @@ def open(  # noqa: A001 - as `engram.open`
 
     """
     bare = known.check_name(name)
+    known.check_deadline(deadline)
     try:
         found = known.read(bare)
     except NotFoundError:

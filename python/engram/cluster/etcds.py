@@ -102,6 +102,25 @@ def parse(etcd: str | int | Sequence[str]) -> list[str] | None:
     return [each.rstrip("/") for each in given]
 
 
+def endpoints_of(etcd: str | Sequence[str]) -> list[str]:
+    """Give the endpoints that are meant, of an etcd that is there.
+
+    Raises
+    ------
+    ArgumentError
+        If it names none.
+
+    """
+    with contextlib.suppress(ArgumentError):
+        if found := parse(etcd if isinstance(etcd, str) else list(etcd)):
+            return found
+    given = etcd if isinstance(etcd, str) else ",".join(map(str, etcd))
+    raise ArgumentError(
+        f"{given!r} names no etcd: give its endpoints, such as h1:2379 or "
+        "http://h1:2379,http://h2:2379,http://h3:2379"
+    )
+
+
 def find(path: str | None = None) -> Path:
     """Find the first program `etcd` that may decide for a cluster, in these folders, or in PATH.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engram import _engram
+from engram import _engram, later
 from engram.cluster.boxes import Box, bounding
 from engram.errors import ArgumentError, CorruptError
 
@@ -47,6 +47,9 @@ class FarObject:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _looked_up, (self._tree, self.path)
+
+    def _repr_html_(self) -> str:
+        return later.card(self)
 
     @property
     def node(self) -> str:

@@ -17,8 +17,12 @@ from engram.errors import ArgumentError, CorruptError, NotFoundError
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 TTL_S = 15.0
 """How long a member's lease runs without being renewed, in seconds, if nothing else is said."""
+TTL_LEAST_S = 1.0
+TTL_MOST_S = 86_400.0
+"""A member that falls silent counts for so long at most: a day."""
 DEADLINE_S = 30.0
 """How long anything is waited for, in seconds, if nothing else is said."""
+DEADLINE_MOST_S = 86_400.0
 
 
 class Known(NamedTuple):
@@ -57,6 +61,42 @@ def check_name(name: str) -> str:
             "underscores, such as engram://job"
         )
     return bare
+
+
+def check_ttl(ttl: float) -> float:
+    """Give how long a lease runs, in seconds, if one can.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no number, less than a second, or more than a day.
+
+    """
+    is_number = isinstance(ttl, int | float) and not isinstance(ttl, bool)
+    if not is_number or not TTL_LEAST_S <= ttl <= TTL_MOST_S:
+        raise ArgumentError(
+            f"ttl {ttl!r} cannot be how long a lease runs: give seconds, from {TTL_LEAST_S:g} to "
+            f"{TTL_MOST_S:g}"
+        )
+    return float(ttl)
+
+
+def check_deadline(deadline: float) -> float:
+    """Give how long anything is waited for, in seconds, if that can be.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no number, not above 0, or more than a day.
+
+    """
+    is_number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
+    if not is_number or not 0 < deadline <= DEADLINE_MOST_S:
+        raise ArgumentError(
+            f"deadline {deadline!r} cannot be waited for: give seconds, above 0 and up to "
+            f"{DEADLINE_MOST_S:g}"
+        )
+    return float(deadline)
 
 
 def folder() -> Path:

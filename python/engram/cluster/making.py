@@ -17,6 +17,7 @@ import numpy as np
 from engram.cluster import values
 from engram.cluster.boxes import Box, raw_of
 from engram.cluster.natives import native
+from engram.cluster.nodes import KEPT_S
 from engram.errors import (
     ArgumentError,
     CoordinatorError,
@@ -286,8 +287,10 @@ def _full(cluster: "Cluster", making: Making, part: Made, full: Sequence[Holder]
     ]
     return PoolFullError(
         f"no node of the cluster {cluster.name!r} has room for part {part.number} of "
-        f"{making.path!r}, of counts {part.box.counts}: {'; '.join(told)}. Remove what is not "
-        "needed, or start more nodes"
+        f"{making.path!r}, of counts {part.box.counts}: {'; '.join(told)}. What was replaced or "
+        f"removed is freed {KEPT_S:g} s after that, if nothing else was said to `serve`, and when "
+        "its last view on its node has gone: try again then, remove what is not needed, or start "
+        "more nodes"
     )
 
 

@@ -6,12 +6,22 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from engram.cluster import certificates, known
 from engram.cluster.natives import native
-from engram.errors import BusyError, CoordinatorError, ExistsError, UnsupportedError
+from engram.errors import (
+    ArgumentError,
+    BusyError,
+    CoordinatorError,
+    ExistsError,
+    FormatError,
+    NotFoundError,
+    UnsupportedError,
+)
+from engram.paths import POOL_FILE
 from engram.pool import create
+from engram.size import parse as parsed
 
 if TYPE_CHECKING:
     from engram.cluster.running import Runner
@@ -168,32 +178,27 @@ def serve(
     Raises
     ------
     ArgumentError
-        If the pool is of another cluster, or this process serves it already.
+        If the pool is of another cluster, or of this process already, or a value cannot be.
+    NotFoundError, FormatError
+        If the pool can be neither opened nor made.
     CoordinatorError
         If etcd does not answer.
     UnsupportedError
         If etcd is of a version that may lose what it acknowledged, or the host has no address.
 
     """
-    bare, path, address = known.check_name(name), Path(pool).absolute(), address_of(host)
+    bare, path = known.check_name(name), Path(pool).absolute()
+    known.check_ttl(ttl)
+    check_pool(path, size)
+    address = address_of(host)
     if not path.exists():
         _make(path, size)
     folder = certificates.of_node(bare, tls, address)
     said = None if folder is None else str(folder)
     runs = _Runs((bare, list(etcd), known.DEADLINE_S, said, str(path)), workers)
-    driven = native.Node(
-        bare,
-        path,
-        list(etcd),
-        ttl=ttl,
-        host=address,
-        weight=weight,
-        kept=kept,
-        tls_folder=folder,
-        caller=runs,
-    )
-    pools = {socket.gethostname(): str(path)}
-    known.write(known.Known(bare, list(etcd), ttl, said, pools))
+    how: Any = {"ttl": ttl, "host": address, "weight": weight, "kept": kept, "caller": runs}
+    driven = native.Node(bare, path, list(etcd), tls_folder=folder, **how)
+    known.write(known.Known(bare, list(etcd), ttl, said, {socket.gethostname(): str(path)}))
     return ServedNode(driven, bare, path, runs)
 
 
@@ -214,6 +219,36 @@ def address_of(host: str | None) -> str:
             f"the host's name {given!r} has no address ({error}): give host= an address at which "
             "other nodes find this one"
         ) from None
+
+
+def check_pool(path: Path, size: str | int | None) -> None:
+    """Refuse what can be no node pool, before anything is started for it.
+
+    Raises
+    ------
+    ArgumentError
+        If the size cannot be that of a pool.
+    NotFoundError
+        If there is no folder in which it could be made.
+    FormatError
+        If something else is in its place.
+
+    """
+    if size is not None and parsed(size) == 0:
+        raise ArgumentError(f'size {size!r} leaves no room for data: give for example "4 GiB"')
+    if path.is_dir():
+        if not (path / POOL_FILE).exists():
+            raise FormatError(
+                f"{path} is a folder, but not a pool (it has no {POOL_FILE}): name a pool, or a "
+                "path that does not exist, where one is made"
+            )
+    elif path.exists():
+        raise FormatError(
+            f"{path} is a file, and no pool: name a pool, or a path that does not exist, where one "
+            "is made"
+        )
+    elif not path.parent.is_dir():
+        raise NotFoundError(f"the folder above {path} does not exist: make it first")
 
 
 def _make(path: Path, size: str | int | None) -> None:

@@ -1,10 +1,13 @@
 """How a cluster stands, how it is stopped, and how a node leaves it for good."""
 
 import json
+import socket
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from engram.cluster import certificates, etcds, known, members
@@ -20,6 +23,8 @@ from engram.errors import (
 )
 
 _LOOK_S = 0.1
+_NODE_FILE = "cluster.toml"
+"""The file in a node pool that says of which cluster it is, and which node."""
 _ANSWER_S = 5.0
 _AT_ONCE = 32
 _NAMES = 5
@@ -82,7 +87,7 @@ class Stopped(NamedTuple):
 def opened(name: str, etcd: Sequence[str] | None, deadline: float = DEADLINE_S) -> Cluster:
     """Open a cluster without the pool of this host."""
     if etcd is not None:
-        found = known.Known(known.check_name(name), etcds.parse(list(etcd)) or [])
+        found = known.Known(known.check_name(name), etcds.endpoints_of(etcd))
     else:
         found = known.read(name)
     tls = certificates.of_user(found.name, None)
@@ -106,7 +111,7 @@ def status(name: str, *, etcd: Sequence[str] | None = None) -> Status:
 
     """
     bare = known.check_name(name)
-    endpoints = known.read(bare).etcd if etcd is None else etcds.parse(list(etcd)) or []
+    endpoints = known.read(bare).etcd if etcd is None else etcds.endpoints_of(etcd)
     troubles: list[str] = []
     told = _of_members(bare, endpoints, troubles)
     told = told or [_of_etcd(bare, each, troubles) for each in endpoints]
@@ -197,6 +202,11 @@ def _of_node(member: Member, *, answers: bool) -> NodeStatus:
 def _trouble_of(cluster: str, member: Member, why: str) -> list[str]:
     who = f"node {member.node} on {member.host}"
     starts = f"`engram cluster start {cluster} --pool {member.path}` there brings it back"
+    if member.state != "lost" and _has_lost_its_pool(member):
+        what = f"{who} has no pool any more: {member.path} was removed, or is another's"
+        gives_up = f"`engram cluster retire {cluster} {member.node} --lost`, once no process serves"
+        doctor = f"`engram doctor {Path(member.path).parent}` says what removes files there"
+        return [f"{what}. {gives_up} it, gives up what it alone held; {doctor}"]
     if member.state == "away":
         since = f"{member.since:%Y-%m-%d %H:%M:%S} UTC"
         gives_up = f"`engram cluster retire {cluster} {member.node} --lost`"
@@ -205,6 +215,19 @@ def _trouble_of(cluster: str, member: Member, why: str) -> list[str]:
         what = f"{who} does not answer at {member.address} ({why}): it is slow, cut off or dead"
         return [f"{what}; where its process has ended, {starts}"]
     return []
+
+
+def _has_lost_its_pool(member: Member) -> bool:
+    """Tell of a node of this host whether its pool was removed; of those of others nobody can."""
+    if member.host != socket.gethostname():
+        return False
+    try:
+        found = tomllib.loads((Path(member.path) / _NODE_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return False  # it is there, and what it says is no matter of this
+    return found.get("node") != member.node
 
 
 def stop(name: str, *, etcd: Sequence[str] | None = None, timeout: float | None = None) -> Stopped:

@@ -1,7 +1,8 @@
 """The process that serves a node until it is stopped: here, or in the background.
 
-In the background it says "ready" on standard output once it serves, or, as JSON, why it does not;
-what it says after that is in the log of its host, in the cluster's state folder.
+In the background it says "ready" on standard output once the node is served, and how it stands
+itself, or, as JSON, why the node is not; what it says after that is in the log of its host, in the
+cluster's state folder.
 """
 
 import contextlib
@@ -19,10 +20,11 @@ from typing import NamedTuple
 from engram import mounts
 from engram.cluster import etcds, known, members
 from engram.cluster.natives import native
-from engram.cluster.nodes import ServedNode, address_of, serve
+from engram.cluster.nodes import ServedNode, address_of, check_pool, serve
 from engram.cluster.operating import wait_until_left
-from engram.errors import BusyError, CoordinatorError, EngramError
+from engram.errors import BusyError, CoordinatorError, EngramError, PoolGoneError
 from engram.jobs.signals import Signals
+from engram.paths import POOL_FILE
 
 _LOOK_S = 0.1
 _SEEN_S = 1.0
@@ -48,6 +50,14 @@ class Start(NamedTuple):
     """The certificates, as `engram.cluster.serve` takes them."""
 
 
+class Left(NamedTuple):
+    """A process that a start has left in the background."""
+
+    pid: int
+    serves: bool
+    """Whether it serves; else it waits, and another process of the host does."""
+
+
 def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = False) -> None:
     """Serve a node's pool until a signal comes, or the cluster is stopped.
 
@@ -67,15 +77,23 @@ def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = Fa
     ------
     ArgumentError
         If the pool is of another cluster, or `etcd` names none.
+    NotFoundError
+        If the folder above the pool is not there.
+    FormatError
+        If something else is in the pool's place.
     UnsupportedError
         If no etcd may be used, or the host has no address.
     CoordinatorError
         If etcd does not answer.
+    PoolGoneError
+        If the pool's files are removed meanwhile.
     BusyError
         If the node ends for another reason.
 
     """
     name, pool = known.check_name(start.cluster), Path(start.pool).absolute()
+    known.check_ttl(start.ttl)
+    check_pool(pool, start.size)
     native.check_pool(pool, name)
     address = address_of(start.host)
     with Signals() as signals:
@@ -96,6 +114,7 @@ def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = Fa
                 ready(node)
                 while node.standing != "ended" and not signals.came():
                     endpoints = _told(name, node, endpoints)
+                    _check_is_there(pool, name)
                     time.sleep(_LOOK_S)
                 is_stopped, why = node.standing == "ended", node.failure
             if why is not None:
@@ -105,6 +124,16 @@ def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = Fa
         finally:
             if ends_etcd:
                 etcds.end(name)
+
+
+def _check_is_there(pool: Path, cluster: str) -> None:
+    """Refuse to go on with a pool whose files were removed: what writes to it fails anyway."""
+    if not (pool / POOL_FILE).exists():
+        raise PoolGoneError(
+            f"the files of the pool {pool} were removed while it was served: what it alone held is "
+            f"lost. `engram cluster retire {cluster} NODE --lost` gives its node up, which `engram "
+            f"cluster status {cluster}` names; a start with this --pool makes a new one"
+        )
 
 
 def _told(cluster: str, node: ServedNode, before: list[str]) -> list[str]:
@@ -136,7 +165,7 @@ def log_of(cluster: str) -> Path:
     return known.place(cluster) / f"{socket.gethostname()}.log"
 
 
-def leave(start: Start) -> int:
+def leave(start: Start) -> Left:
     """Serve a node's pool in the background; give the process once the node is served.
 
     Raises
@@ -160,9 +189,10 @@ def leave(start: Start) -> int:
     if process.stdout is not None:
         with process.stdout as said:
             line = said.readline()
-    if line.strip() != _READY:
+    word, _, standing = line.strip().partition(" ")
+    if word != _READY:
         raise mounts.told_by(line, process.wait(), Path(start.pool))
-    return process.pid
+    return Left(process.pid, serves=standing == "serves")
 
 
 def main(words: list[str]) -> int:
@@ -178,7 +208,7 @@ def main(words: list[str]) -> int:
     def ready(node: ServedNode) -> None:
         nonlocal is_ready
         is_ready = True
-        sys.stdout.write(f"{_READY}\n")
+        sys.stdout.write(f"{_READY} {node.standing}\n")
         sys.stdout.flush()
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         tell(f"{node.pool} of {node.cluster}: {node.standing} {node.member or ''}".rstrip())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from engram import _engram
+from engram import _engram, later
 from engram.arguments import whole_number
 from engram.cluster import values
 from engram.cluster.natives import native
@@ -64,6 +64,9 @@ class Hits(Sequence[Hit]):
     def __repr__(self) -> str:
         without = f", without {len(self.missing)} nodes" if self.missing else ""
         return f"<{len(self)} hits in engram://{self.cluster.name}{without}>"
+
+    def _repr_html_(self) -> str:
+        return later.card(self)
 
     def __len__(self) -> int:
         return len(self._found)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from engram.cluster import values
 from engram.cluster.boxes import Box, decoded, raw_of
 from engram.cluster.making import Holder, Made, Making, Places, give_back, may_be_published
 from engram.cluster.natives import native
-from engram.errors import BusyError, ConflictError, ExistsError, NotFoundError
+from engram.errors import ArgumentError, BusyError, ConflictError, ExistsError, NotFoundError
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
@@ -36,6 +36,8 @@ def seal(cluster: Cluster, path: str, timeout: float) -> None:
     ------
     NotFoundError
         If there is none of this name.
+    ArgumentError
+        If it is a group, or lies below one.
     BusyError
         If a process has memory of it for writing by then, or goes on to seal it.
     ConflictError
@@ -45,6 +47,11 @@ def seal(cluster: Cluster, path: str, timeout: float) -> None:
     draft = cluster._native.draft([path])
     found = cluster._native.look_up(path)
     if found is None:
+        if path in cluster:
+            raise ArgumentError(
+                f"{path!r} lies below a group, where everything is published as it is stored: only "
+                "arrays in parts, as create_array makes them, are sealed"
+            )
         raise NotFoundError(f"there is no {path!r} in the cluster {cluster.name!r}")
     manifest, _ = decoded(path, *found)
     if manifest["sealed"]:
@@ -53,26 +60,11 @@ def seal(cluster: Cluster, path: str, timeout: float) -> None:
     holders: list[Holder] = [(each["node"], each["member"]) for each in manifest["holders"]]
     parts = list(enumerate(manifest["parts"]))
 
-    until = time.monotonic() + timeout
+    waits = _Waits(path, timeout, time.monotonic() + timeout)
 
     def summed(numbered: tuple[int, dict[str, Any]]) -> int:
         number, part = numbered
-        holder = holders[part["h"][0]]
-        while True:
-            try:
-                return cluster._native.seal_part(holder, uuid, number)
-            except BusyError as error:
-                if type(error) is not BusyError:  # it is not that of memory that is written
-                    raise
-                if time.monotonic() < until:
-                    continue
-                hosts = {each.node: each.host for each in cluster.members}
-                who = str(error).partition(" is locked by ")[2].partition(": waited")[0]
-                raise BusyError(
-                    f"part {number} of {path!r} on {hosts.get(holder[0], holder[0])} is still "
-                    f"written after {timeout:g} s, by {who or 'somebody'}: let go of each array "
-                    "that part.array gave, and publish again; or wait longer (timeout=)"
-                ) from error
+        return _sum(cluster, waits, holders[part["h"][0]], uuid, number)
 
     with ThreadPoolExecutor(_AT_ONCE) as at_once:
         sums = list(at_once.map(summed, parts))
@@ -88,6 +80,33 @@ def seal(cluster: Cluster, path: str, timeout: float) -> None:
         if not (is_asked and may_be_published(error)):
             give_back(cluster, uuid, draft.maker, copies)
         raise
+
+
+class _Waits(NamedTuple):
+    """Which array is sealed, and how long and until when parts that are written are waited for."""
+
+    path: str
+    timeout: float
+    until: float
+
+
+def _sum(cluster: Cluster, waits: _Waits, holder: Holder, uuid: str, number: int) -> int:
+    """Have a holder sum a part up, once nobody writes it."""
+    while True:
+        try:
+            return cluster._native.seal_part(holder, uuid, number)
+        except BusyError as error:
+            if type(error) is not BusyError:  # it is not that of memory that is written
+                raise
+            if time.monotonic() < waits.until:
+                continue
+            hosts = {each.node: each.host for each in cluster.members}
+            who = str(error).partition(" is locked by ")[2].partition(": waited")[0]
+            raise BusyError(
+                f"part {number} of {waits.path!r} on {hosts.get(holder[0], holder[0])} is still "
+                f"written after {waits.timeout:g} s, by {who or 'somebody'}: let go of each array "
+                "that part.array gave, and publish again; or wait longer (timeout=)"
+            ) from error
 
 
 def _copy(

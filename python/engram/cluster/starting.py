@@ -66,6 +66,7 @@ def start(
     from engram.cluster.plugin import NodePlugin  # noqa: PLC0415 - dask is needed here alone
 
     bare = known.check_name(name or Path(pool).name)
+    known.check_ttl(ttl)
     given = None if tls is None else str(tls)
     _check_scheduler(client, given)
     endpoints, is_own = members.ensure(bare, etcd, lambda: address_of(host), ttl, given)

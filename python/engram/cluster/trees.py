@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from engram import _engram
+from engram import _engram, later
 from engram.cluster.far import FarArray, FarAttributes, FarBlob
 from engram.cluster.making import may_be_published
 from engram.cluster.natives import native
@@ -59,6 +59,9 @@ class ClusterGroup(MutableMapping[str, Any]):
         nodes = self._tree.nodes
         where = "on one node" if len(nodes) == 1 else f"over {len(nodes)} nodes"
         return f"<engram group {self.cluster.url(self.path)} {where}>"
+
+    def _repr_html_(self) -> str:
+        return later.card(self)
 
     @property
     def root(self) -> str:

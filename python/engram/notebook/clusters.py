@@ -1,4 +1,4 @@
-"""The cards of a cluster, and of an array whose parts lie on several nodes.
+"""The cards of a cluster, of what is in it, and of what is found there.
 
 They are made of what the thing itself tells: this module knows no cluster, and imports none.
 """
@@ -21,6 +21,10 @@ _WIDTH, _TALLEST, _LOWEST = 320, 200, 24
 _GOLDEN = 137.508
 """Degrees from one colour to the next: of any number of nodes, neighbours differ."""
 _FEW_DIMS = 2
+_CORNER = 6
+_BYTES = 64
+_TEXTS = 1 << 16
+"""Texts on another node are shown up to so many bytes, since they are read as a whole."""
 
 
 def body(thing: Any) -> str:
@@ -33,11 +37,9 @@ def body(thing: Any) -> str:
 
     """
     kind = type(thing).__name__
-    if kind == "Cluster":
-        return _cluster(thing)
-    if kind == "ClusterArray":
-        return _array(thing)
-    raise TypeError(f"{kind} has no card")
+    if kind not in _KINDS:
+        raise TypeError(f"{kind} has no card")
+    return _KINDS[kind](thing)
 
 
 def _cluster(cluster: Any) -> str:
@@ -125,8 +127,8 @@ _STATES = {
 }
 
 
-def _hosts(array: Any) -> dict[str, str]:
-    return {each.node: each.host for each in array.cluster.members}
+def _hosts(thing: Any) -> dict[str, str]:
+    return {each.node: each.host for each in thing.cluster.members}
 
 
 def _parts(array: Any, every: list[Any]) -> str:
@@ -219,3 +221,128 @@ def _legend(array: Any, every: list[Any], nodes: list[str], hosts: dict[str, str
 
 def _where(array: Any, node: str) -> str:
     return "this host" if node == array.cluster.node else node
+
+
+def _group(group: Any) -> str:
+    number = len(group.nodes)
+    where = "on one node" if number == 1 else f"over {number:,} nodes"
+    attrs = group.attrs
+    return (
+        parts.head("Group", f"{group.cluster.url(group.path)}/", where)
+        + parts.section("Members", lambda: _members(group), is_open=True)
+        + parts.section("Attributes", lambda: attributes_table(attrs), count=f"({len(attrs):,})")
+        + parts.section("Nodes", lambda: _nodes_of(group.cluster, group.nodes))
+    )
+
+
+def _members(group: Any) -> str:
+    found = list(islice(group.listed(), _NAMES + 1))
+    if not found:
+        return parts.soft("none")
+    made = parts.table(("name", "", "shape"), [_member(*each) for each in found[:_NAMES]])
+    return made + parts.note("... and more") * (len(found) > _NAMES)
+
+
+def _member(name: str, thing: Any) -> tuple[object, ...]:
+    if hasattr(thing, "listed"):
+        return f"{name}/", "group", ""
+    if hasattr(thing, "shape") and thing.dtype is not None:
+        return name, thing.dtype, _shape(thing)
+    return name, type(thing).__name__.removeprefix("Far").lower(), human(thing.nbytes)
+
+
+def _shape(thing: Any) -> str:
+    return " x ".join(map(str, thing.shape)) or "scalar"
+
+
+def _nodes_of(cluster: Any, nodes: list[str]) -> str:
+    there = {each.node: each for each in cluster.members}
+    rows = [
+        (there[node].host, there[node].state, node) if node in there else ("", "unknown", node)
+        for node in nodes[:_NODES]
+    ]
+    return parts.table(("host", "state", "node"), rows) + parts.more(len(nodes) - len(rows))
+
+
+def _far(thing: Any) -> str:
+    """Show what lies on another node: its first values are asked for."""
+    is_blob = type(thing).__name__ == "FarBlob"
+    told = () if is_blob else (_dims(thing), str(thing.dtype))
+    title = thing._tree.cluster.url(thing.path)
+    facts = [
+        ("owner", parts.text(thing.owner)),
+        ("created", parts.text(f"{thing.created:%Y-%m-%d %H:%M:%S} UTC")),
+        ("modified", parts.text(f"{thing.modified:%Y-%m-%d %H:%M:%S} UTC")),
+    ]
+    count = f"({len(thing.attrs):,})"
+    return (
+        parts.head("Blob" if is_blob else "Array", title, *told, human(thing.nbytes))
+        + parts.section("First values", lambda: _first(thing), is_open=True)
+        + parts.section("Attributes", lambda: attributes_table(thing.attrs), count=count)
+        + parts.section("Node", lambda: _nodes_of(thing._tree.cluster, [thing.node]))
+        + parts.section("Stored", lambda: parts.facts(facts))
+    )
+
+
+def _dims(thing: Any) -> str:
+    named = [f"{dim}: {n}" for dim, n in zip(thing.dims or (), thing.shape, strict=False)]
+    return ", ".join(named or map(str, thing.shape)) or "scalar"
+
+
+def _first(thing: Any) -> str:
+    """Read as little as shows what it is: a corner of the last two dimensions, or a few bytes."""
+    if type(thing).__name__ == "FarBlob":
+        found = thing[: min(_BYTES, thing.nbytes)]
+        return f"<pre>{parts.text(found)}{'…' if thing.nbytes > len(found) else ''}</pre>"
+    if thing.dtype.kind == "T" and thing.nbytes > _TEXTS:
+        return parts.soft("texts, which are read as a whole: read them to see them")
+    if not thing.size:
+        return parts.soft("none: it has no items")
+    before = max(0, thing.ndim - _FEW_DIMS)
+    key = (*[0] * before, *[slice(_CORNER)] * (thing.ndim - before))
+    is_cut = before or any(length > _CORNER for length in thing.shape)
+    at = ", ".join("0" if isinstance(one, int) else f":{_CORNER}" for one in key)
+    note = parts.note(f"at [{at}]") * bool(is_cut)
+    return f"{note}<pre>{parts.lines(str(thing[key]))}</pre>"
+
+
+def _hits(hits: Any) -> str:
+    count = len(hits)
+    number = f"{count:,} object{'' if count == 1 else 's'}"
+    missing = list(hits.missing.items())
+    without = f"without {len(missing):,} node{'' if len(missing) == 1 else 's'}" if missing else ""
+    return (
+        parts.head("Found", hits.cluster.url(), number, without)
+        + parts.section("Objects", lambda: _found(hits), is_open=True)
+        + parts.section("Missing", lambda: _missing(missing), is_open=True) * bool(missing)
+    )
+
+
+def _found(hits: Any) -> str:
+    if not len(hits):
+        return parts.soft("none")
+    hosts = _hosts(hits)
+    rows = [
+        (
+            hit.path,
+            "bytes" if hit.dtype is None else hit.dtype,
+            human(hit.nbytes) if hit.dtype is None else _shape(hit),
+            "in parts" if hit.node is None else hosts.get(hit.node, hit.node),
+        )
+        for hit in hits[:_LISTED]
+    ]
+    return parts.table(("path", "dtype", "shape", "at"), rows) + parts.more(len(hits) - len(rows))
+
+
+def _missing(missing: list[tuple[str, str]]) -> str:
+    return parts.table(("node", "why"), missing[:_NODES]) + parts.more(len(missing) - _NODES)
+
+
+_KINDS = {
+    "Cluster": _cluster,
+    "ClusterArray": _array,
+    "ClusterGroup": _group,
+    "FarArray": _far,
+    "FarBlob": _far,
+    "Hits": _hits,
+}

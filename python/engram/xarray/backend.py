@@ -3,7 +3,8 @@
     xarray.open_dataset("/dev/shm/pool/co2")          a pool's folder, then the group's path
     xarray.open_dataset(pool["co2"], engine="engram")
     xarray.open_datatree("/dev/shm/pool")             and all groups below
-    xarray.open_dataset("engram://job/run", engine="engram")     a group of a cluster
+    xarray.open_dataset("engram://job/run", engine="engram")     a group of a cluster; of names
+    xarray.open_datatree("engram://job", engine="engram")        and all below
 
 Its name is needed for URLs alone, which xarray gives to netCDF's engine else: a path that leads
 into a pool's folder is known for one by `pool.toml`.
@@ -101,6 +102,8 @@ class EngramBackend(BackendEntrypoint):
         **decoding: Any,
     ) -> dict[str, Dataset]:
         """Open a group and all groups below it, each a dataset for itself."""
+        if nodes.is_of_cluster(filename_or_obj):
+            return nodes.open_groups(filename_or_obj, group, decoding)
         place = place_of(filename_or_obj, group, namespace)
         found: dict[str, Dataset] = {}
         try:

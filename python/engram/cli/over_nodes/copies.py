@@ -7,6 +7,9 @@ is imported there, and then published in the cluster. The pool goes with the com
 
 from __future__ import annotations
 
+import contextlib
+import io
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +24,7 @@ from engram.cluster import ClusterArray
 from engram.cluster.listing import found_at, is_group, walked
 from engram.cluster.making import NAMES_MOST
 from engram.cluster.scratch import Scratch
-from engram.errors import ArgumentError, ConflictError, ExistsError, NotFoundError
+from engram.errors import ArgumentError, ConflictError, ExistsError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +58,8 @@ def plot_(cluster: Cluster, path: str, ctx: Any) -> Any:
         pool = scratch.pool
         above = path.rpartition("/")[0]
         for name, member in found_at(cluster, above).listed():
-            if _is_beside(member, thing):
+            # The name of what lies below an array is a path.
+            if "/" not in name and _is_beside(member, thing):
                 _copy(pool, joined(above, name), member)
         _copy(pool, path, thing)
         return _done(ctx, pool, path)
@@ -76,9 +80,25 @@ def export_(cluster: Cluster, path: str, ctx: Any) -> Any:
     with Scratch() as scratch:
         pool = scratch.pool
         _copy(pool, path, thing)
+        arrays: set[str] = set()
         for name, member in walked(thing):
+            _check_is_not_below(joined(path, name), arrays, path)
+            if not is_group(member):
+                arrays.add(joined(path, name))
             _copy(pool, joined(path, name), member)
         return _done(ctx, pool, path)
+
+
+def _check_is_not_below(path: str, arrays: set[str], whole: str) -> None:
+    """Refuse what lies below an array: names of a cluster may, and nothing in a file can."""
+    steps = path.split("/")
+    for end in range(1, len(steps)):
+        above = "/".join(steps[:end])
+        if above in arrays:
+            raise UnsupportedError(
+                f"{whole or 'the cluster'} cannot be one file: {above!r} is an array, and {path!r} "
+                "lies below it. Export them one by one, or give one of them another name"
+            )
 
 
 def _done(ctx: Any, pool: Pool, path: str) -> Any:
@@ -131,14 +151,18 @@ def import_(cluster: Cluster, group: str, ctx: Any) -> None:
     with Scratch() as scratch:
         pool = scratch.pool
         code = 0
-        try:
-            ctx.command.callback(**{**ctx.params, "pool": pool.path, "group": where or "/"})
-        except typer.Exit as left:
-            code = left.exit_code
-            if code not in {0, LEFT_OUT}:
-                raise
-        found = {path: pool[path] for path in _paths(pool)}
-        lost = _publish(cluster, found, overwrite=ctx.params["overwrite"])
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):  # it is not done before it is published
+            try:
+                ctx.command.callback(**{**ctx.params, "pool": pool.path, "group": where or "/"})
+            except typer.Exit as left:
+                code = left.exit_code
+        if code in {0, LEFT_OUT}:
+            found = {path: pool[path] for path in _paths(pool)}
+            lost = _publish(cluster, found, overwrite=ctx.params["overwrite"])
+    sys.stdout.write(said.getvalue())
+    if code not in {0, LEFT_OUT}:
+        raise typer.Exit(code)
     for what in lost[:_NAMED]:
         terminal.note(f"left out: {what}")
     if len(lost) > _NAMED:
