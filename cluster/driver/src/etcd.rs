@@ -165,7 +165,13 @@ impl Etcd {
             match answer.and_then(engram_wire::Answer::accepted) {
                 Ok(answer) => {
                     let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-                    let version = told["etcdserver"].as_str().unwrap_or_default().to_owned();
+                    let Some(version) = told["etcdserver"].as_str().map(str::to_owned) else {
+                        return Err(Error::Unsupported(format!(
+                            "what answers at {} is no etcd: name the address for its clients, \
+                             which has port 2379 as a rule",
+                            endpoint.text
+                        )));
+                    };
                     judge_version(&version).map_err(|why| {
                         Error::Unsupported(format!("etcd at {}: {why}", endpoint.text))
                     })?;

@@ -23,6 +23,7 @@ use crate::error::{raised, told};
 /// An open cluster.
 #[pyclass(frozen, module = "engram.cluster._cluster")]
 pub struct Cluster {
+    name: String,
     driven: Mutex<Option<Arc<Driven>>>,
 }
 
@@ -103,7 +104,10 @@ fn encoded(manifest: &Manifest) -> String {
 impl Cluster {
     pub(crate) fn driven(&self) -> PyResult<Arc<Driven>> {
         let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
-        driven.clone().ok_or_else(|| raised(&Error::Argument("the cluster is closed".to_owned())))
+        driven.clone().ok_or_else(|| {
+            let name = &self.name;
+            raised(&Error::Argument(format!("the cluster {name:?} is closed: open it again")))
+        })
     }
 }
 
@@ -123,9 +127,10 @@ impl Cluster {
         let tls = tls(tls_folder.as_ref(), &[])?;
         let (deadline, ttl) = (Duration::from_secs_f64(deadline), Duration::from_secs_f64(ttl));
         let table = table(py)?;
+        let own = name.clone();
         let options = ClusterOptions { name, etcd, tls, pool, table, deadline, ttl };
         let driven = told(py.detach(|| Driven::open(options)))?;
-        Ok(Cluster { driven: Mutex::new(Some(Arc::new(driven))) })
+        Ok(Cluster { name: own, driven: Mutex::new(Some(Arc::new(driven))) })
     }
 
     /// All nodes, each as JSON.

@@ -41,10 +41,10 @@ impl Link {
             Some(error) if is_of_this_side(&error) => {
                 Error::os(format!("connecting to {address}"), &error)
             }
-            Some(error) if error.kind() != io::ErrorKind::TimedOut => {
-                Error::Unreachable(format!("{address}: {error}; is its node up, and is it served?"))
-            }
-            _ => Error::Unreachable(format!("{address} did not answer in time; is its node up?")),
+            Some(error) if error.kind() != io::ErrorKind::TimedOut => Error::Unreachable(format!(
+                "{address}: {error}; is its host up, and does anything serve there?"
+            )),
+            _ => Error::Unreachable(format!("{address} did not answer in time; is its host up?")),
         })
     }
 
