@@ -52,6 +52,9 @@ class ClusterGroup(MutableMapping[str, Any]):
         self._own: Group | None = None
         self._is_own = self._tree.nodes == [cluster.node]
 
+    def __bool__(self) -> bool:
+        return self.cluster.is_open
+
     def __reduce__(self) -> tuple[Any, ...]:
         return ClusterGroup, (self.cluster, self._root, self._manifest, self.path)
 
@@ -174,7 +177,11 @@ class ClusterGroup(MutableMapping[str, Any]):
             seen = self.asked(lambda tree: tree.look(below))
             if seen is not None:
                 return self._made(below, *seen)
-        raise NotFoundError(f"there is no {name!r} in {self.cluster.url(self.path)}")
+        raise self._missing(name)
+
+    def _missing(self, name: str) -> NotFoundError:
+        where = f"the group {self.path!r} of the cluster {self.cluster.name!r}"
+        return NotFoundError(f"there is no {name!r} in {where}")
 
     def _made(self, below: str, head: bytes, value: bytes | None = None) -> Any:
         kind = _engram.unpacked(head)[0]
@@ -243,7 +250,7 @@ class ClusterGroup(MutableMapping[str, Any]):
             else:
                 self._tree.remove(below)
         except NotFoundError:
-            raise NotFoundError(f"there is no {name!r} in {self.cluster.url(self.path)}") from None
+            raise self._missing(name) from None
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or not name.strip("/"):
