@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from engram import _engram
+from engram.cluster import values
 from engram.cluster.far import FarArray, FarAttributes, FarBlob
 from engram.cluster.making import may_be_published
 from engram.cluster.natives import native
@@ -209,6 +210,8 @@ class ClusterGroup(MutableMapping[str, Any]):
 
         Raises
         ------
+        ArgumentError
+            If the value has a mask, or names for its parts, as a DataArray or a table has.
         ExistsError
             If something has the name, and `exist_ok` is false.
         PoolFullError
@@ -216,6 +219,8 @@ class ClusterGroup(MutableMapping[str, Any]):
 
         """
         below = self._inside(name)
+        # One with coordinates would have them at its own home, where nobody looks for them.
+        values.refuse_labelled(f"the value of {f'{self.path}/{name}'!r}", value)
         if self._lies_here(below):
             group = self._local()
             if dims is None and attrs is None and exist_ok:
