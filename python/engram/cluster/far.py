@@ -121,7 +121,7 @@ class FarObject(Alike):
             except ConflictError:
                 found = self._tree.asked(lambda tree: tree.look(self._below()))
                 told = None if found is None else _engram.unpacked(found[0])[5]
-                if found is None or told is None or told[::2][:2] != (self._id, self.nbytes):
+                if found is None or told is None or (told[0], told[2]) != (self._id, self.nbytes):
                     raise
                 self._generation = told[1]
                 value: bytes | None = found[1]
