@@ -182,26 +182,7 @@ class Array(Handle, NDArrayOperatorsMixin):
             time.sleep(0.001)
 
     def _converted(self, key: Any, value: Any, ndim: int) -> NDArray[Any]:
-        """Make of `value` what can be copied to `[key]` item by item without a refusal.
-
-        So a value that is refused has written nothing, and no code of the value's own runs between
-        the look-up of the object and the write. What copies safely as it is, is not copied here.
-        """
-        dtype = self._dtype
-        if dtype.names and field_names(key):
-            dtype = dtype[key].base
-        times.check("the value", value, dtype)
-        if type(value) is not np.ndarray:
-            kept.check_given("the value", value)
-        if not isinstance(value, np.ndarray) and _is_item(key, ndim):
-            item = np.empty(1, dtype)
-            item[0] = value
-            return item.reshape(())
-        if isinstance(value, Array):
-            value = np.asarray(value)
-        if isinstance(value, np.ndarray) and _copies_safely(value.dtype, dtype):
-            return value
-        return np.asarray(value, dtype)
+        return converted(self._dtype, key, value, ndim)
 
     def _unfit(self, key: Any, error: Exception) -> ArgumentError:
         return ArgumentError(
@@ -393,6 +374,28 @@ def _computed(ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]
     if isinstance(where, Array):
         options = {**options, "where": np.asarray(where)}
     return getattr(ufunc, method)(*plain, **options)
+
+
+def converted(dtype: np.dtype[Any], key: Any, value: Any, ndim: int) -> NDArray[Any]:
+    """Make of `value` what can be copied to `[key]` item by item without a refusal.
+
+    So a value that is refused has written nothing, and no code of the value's own runs between
+    the look-up of the object and the write. What copies safely as it is, is not copied here.
+    """
+    if dtype.names and field_names(key):
+        dtype = dtype[key].base
+    times.check("the value", value, dtype)
+    if type(value) is not np.ndarray:
+        kept.check_given("the value", value)
+    if not isinstance(value, np.ndarray) and _is_item(key, ndim):
+        item = np.empty(1, dtype)
+        item[0] = value
+        return item.reshape(())
+    if isinstance(value, Array):
+        value = np.asarray(value)
+    if isinstance(value, np.ndarray) and _copies_safely(value.dtype, dtype):
+        return value
+    return np.asarray(value, dtype)
 
 
 def _is_item(key: Any, ndim: int) -> bool:

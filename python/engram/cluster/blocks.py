@@ -9,7 +9,7 @@ elsewhere fetches the part: that it is local is never assumed.
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import dask
@@ -17,6 +17,7 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
+from engram.cluster import values
 from engram.cluster.boxes import Box, ClusterArray, PartRef
 from engram.cluster.cluster import Cluster
 from engram.cluster.making import ArrayPlan, Holder, Made, Making, Places, make_part
@@ -145,16 +146,24 @@ class DaskPlan(ArrayPlan):
         tasks = []
         for box, block in _blocks(self.array):
             if all(box.counts):
-                tasks.append(stored(block, numbers[box.offsets], box, *said))
+                tasks.append(stored(block.block, numbers[box.offsets], block.place, box, *said))
         made.extend(dask.compute(*tasks))
 
 
-def _blocks(array: Any) -> Iterator[tuple[Box, Any]]:
+class _Block(NamedTuple):
+    """A block of an array of dask's, which is computed later, and where it is among the blocks."""
+
+    place: tuple[int, ...]
+    block: Any
+
+
+def _blocks(array: Any) -> Iterator[tuple[Box, _Block]]:
     """Give each block of an array of dask's, with the box that it is."""
     edges = [[0, *itertools.accumulate(lengths)][:-1] for lengths in array.chunks]
     for index, block in np.ndenumerate(array.to_delayed()):
         offsets = tuple(int(edges[dim][at]) for dim, at in enumerate(index))
-        yield Box(offsets, tuple(int(array.chunks[dim][at]) for dim, at in enumerate(index))), block
+        counts = tuple(int(array.chunks[dim][at]) for dim, at in enumerate(index))
+        yield Box(offsets, counts), _Block(tuple(map(int, index)), block)
 
 
 def dask_of(
@@ -187,18 +196,28 @@ def dask_of(
 def _store_block(  # noqa: PLR0917 - as Dask passes them
     block: Any,
     number: int,
+    index: tuple[int, ...],
     box: Box,
     cluster: Cluster,
     making: Making,
     dtype: np.dtype[Any],
     replicas: int,
 ) -> Made:
-    array = np.ascontiguousarray(block, dtype).reshape(np.shape(block))
-    if array.shape != box.counts:
+    what = f"block {index} of {making.path!r}"
+    found = values.array_of(what, block)
+    if found.shape != box.counts:
         raise ArgumentError(
-            f"block {number} of {making.path!r} has shape {array.shape}, and not {box.counts}, as "
-            "its array says"
+            f"{what} has shape {found.shape}, and its array says {box.counts}: the function that "
+            "makes it must give what the array says"
         )
+    # Texts that are shorter than they may be lose nothing.
+    is_shorter = found.dtype.kind == dtype.kind in "SU" and np.can_cast(found.dtype, dtype)
+    if found.dtype != dtype and not is_shorter:
+        raise ArgumentError(
+            f"{what} has dtype {found.dtype}, and its array says {dtype}: give the function that "
+            "makes it its real dtype or meta=, or convert the array with astype"
+        )
+    array = np.ascontiguousarray(found, dtype).reshape(found.shape)
     made: list[Made] = []
     part = Made(number, box, _holders(cluster, number, replicas), None)
     make_part(cluster, making, part, array, made)

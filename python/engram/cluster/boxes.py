@@ -7,12 +7,13 @@ import json
 import math
 import operator
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from engram import later
 from engram.cluster import values
+from engram.cluster.alike import AlikeArray
 from engram.errors import ArgumentError, BusyError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class PartRef(NamedTuple):
         return self.nodes[0]
 
 
-class ClusterArray:
+class ClusterArray(AlikeArray):
     """An array of a cluster, in the generation that was looked up.
 
     `t[...]` reads what is asked for, wherever it lies, in the generation that the name has then.
@@ -75,15 +76,18 @@ class ClusterArray:
         place = f"engram://{self.cluster.name}/{self.path}"
         return f"<engram array {place} {self.dtype} {self.shape} in {len(self.parts)} parts>"
 
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
+    def _sign(self) -> tuple[Any, ...]:
+        return self.cluster.name, self.path, self._manifest.get("made", self._manifest["uuid"])
 
     @property
-    def size(self) -> int:
-        """The number of items."""
-        return int(np.prod(self.shape, dtype=np.int64))
+    def nbytes(self) -> int:
+        """Bytes of the value."""
+        return self.dtype.itemsize * self.size
+
+    @property
+    def chunks(self) -> None:
+        """None: an array in parts has no chunks; `parts` has the boxes that it lies in."""
+        return
 
     @property
     def dims(self) -> tuple[str, ...] | None:
@@ -92,9 +96,9 @@ class ClusterArray:
         return None if dims is None else tuple(dims)
 
     @property
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> PublishedAttributes:
         """The attributes, as they were published."""
-        return values.decode(self._manifest.get("attrs", {}))
+        return PublishedAttributes(self.path, values.decode(self._manifest.get("attrs", {})))
 
     @property
     def generation(self) -> int:
@@ -215,16 +219,57 @@ class ClusterArray:
     def _repr_html_(self) -> str:
         return later.card(self)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            raise ValueError(f"{self.path!r} lies on several nodes: numpy cannot have it uncopied")
-        return np.asarray(self[...], dtype=dtype)
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Refuse: nothing of an array in parts is written by whoever has its name.
+
+        Raises
+        ------
+        ArgumentError
+            Always.
+
+        """
+        del value
+        raise ArgumentError(
+            f"[{key}] of {self.path!r} cannot be written: an array in parts is replaced as a "
+            f"whole, with put({self.path!r}, values), or, if it was made with create_array, each "
+            "node writes its own parts (local_parts) until it is published"
+        )
+
+    def __dask_tokenize__(self) -> object:
+        """By what name dask knows the values: the same one once nothing of them is written."""
+        return self._sign() if self.sealed else super().__dask_tokenize__()
 
     def dask(self) -> Any:
         """Give it as an array of dask's, whose blocks are its parts: each is read where it lies."""
         from engram.cluster.blocks import array_of  # noqa: PLC0415 - dask is needed here alone
 
         return array_of(self)
+
+
+class PublishedAttributes(dict[str, Any]):
+    """The attributes of an array in parts: they are of its manifest, and change with it alone."""
+
+    def __init__(self, path: str, known: dict[str, Any]) -> None:
+        super().__init__(known)
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PublishedAttributes, (self._path, dict(self))
+
+    def __missing__(self, key: object) -> NoReturn:
+        names = ", ".join(repr(name) for name in list(self)[:8])
+        there = f"it has {names}" if names else "it has none"
+        raise NotFoundError(f"there is no attribute {key!r} of {self._path!r}: {there}")
+
+    def _refuse(self, *given: Any, **more: Any) -> NoReturn:
+        del given, more
+        raise ArgumentError(
+            f"attributes of {self._path!r}, an array in parts, are published with it, and not "
+            "changed: put the array anew, with attrs="
+        )
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = pop = popitem = setdefault = clear = _refuse
 
 
 class LocalPart:
@@ -427,6 +472,8 @@ def bounding(shape: tuple[int, ...], key: Any) -> tuple[Box, Any]:
         counts.append(max(reach[0], reach[-1]) - first + 1 if reach else 0)
         step = slice(None, None, reach.step) if reach else slice(None)
         rest.append(step)
+    if len(given) < len(index):
+        rest.append(Ellipsis)  # with it numpy gives an array, where it would give a single item
     return Box(tuple(offsets), tuple(counts)), tuple(rest)
 
 

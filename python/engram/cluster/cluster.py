@@ -504,7 +504,8 @@ class Cluster:
         Raises
         ------
         ArgumentError
-            If there are fewer hosts, or the manifest is too large for etcd.
+            If there are fewer hosts, or the manifest is too large for etcd; or if the value has a
+            mask, or names for its parts, as a DataArray or a table has.
         NodeAwayError
             If a node goes meanwhile, or none is there.
         ConflictError
@@ -550,7 +551,7 @@ class Cluster:
         parts, dims, attrs
             As for `put`.
         fill
-            What each item is at first; without it, zeros.
+            What each item is at first; without it, zeros. One that the dtype would cut is refused.
         replicas
             At how many hosts each part is to be once it is published. Until then it is at one.
 
@@ -619,6 +620,7 @@ class Cluster:
         """Store an array of dask's: each block on the node of the worker that computes it.
 
         Blocks of workers that are on no node go to the nodes in order. `replicas` is as for `put`.
+        A block must have the dtype and shape that the array says, or the call is refused.
 
         Raises
         ------

@@ -1,44 +1,53 @@
 """What lies below a subtree on another node: arrays and blobs, read and written over the network.
 
-A handle is looked up once: shape, dtype and attributes are those of that moment. Values are read as
-they are when they are asked for; where the object was replaced meanwhile, that is an error.
+A handle is looked up once: shape, dtype and attributes are those of that moment. A small value
+comes with the look-up, and is what the first read gives; all else is read as it is when it is asked
+for. Where the object was replaced meanwhile, that is an error.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from engram import _engram, later
+from engram.array import converted
+from engram.cluster.alike import Alike, AlikeArray
 from engram.cluster.boxes import Box, bounding
-from engram.errors import ArgumentError, CorruptError
+from engram.errors import ArgumentError, BusyError, ConflictError, CorruptError, NotFoundError
+from engram.selection import Selection, field_names
 
 if TYPE_CHECKING:
+    from engram.cluster.cluster import Cluster
     from engram.cluster.trees import ClusterGroup
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BOX_BYTES = 64 << 20
 """The largest box that a node is asked for at once."""
+_TRIES_MOST = 100
+"""How often a value is asked for that is written in place meanwhile."""
+_WRITES_MOST = 1000
+"""The most boxes that an index may select for a write: each is a request of its own."""
 
 
-class FarObject:
+class FarObject(Alike):
     """An object on another node."""
 
     def __init__(self, tree: ClusterGroup, path: str, head: bytes, value: bytes | None) -> None:
         self._tree = tree
         self.path = path
         """Its name in the cluster."""
+        # A small value comes with the look-up, for the first read. Later ones ask for it.
         self._head, self._value = head, value
-        self._kind, self.dtype, self.shape, dims, attrs, told = _engram.unpacked(head)
+        self._kind, _, _, _, attrs, told = self._said = _engram.unpacked(head)
         if told is None:
             raise CorruptError(f"{path!r}: a node has not told what it is")
-        self.dims: tuple[str, ...] | None = None if dims is None else tuple(dims)
-        """The names of the dimensions, if they have some."""
         self.attrs = FarAttributes(self, dict(attrs))
         """The attributes."""
         self._id, self._generation, self.nbytes, created, modified, self.owner, self._in_one = told
@@ -52,14 +61,42 @@ class FarObject:
         return later.card(self)
 
     @property
+    def cluster(self) -> Cluster:  # type: ignore[override]  # it is never set
+        """The cluster that it is of."""
+        return self._tree.cluster
+
+    @property
     def node(self) -> str:
         """The node on which it lies."""
         return self._tree.home(self.path)
 
-    @property
-    def name(self) -> str:
-        """The last step of its path."""
-        return self.path.rpartition("/")[2]
+    def _sign(self) -> tuple[Any, ...]:
+        return self.cluster.name, self._tree.root, self.node, self._id
+
+    def view(self, mode: str = "r") -> NoReturn:
+        """Refuse: the memory is another node's.
+
+        Raises
+        ------
+        ArgumentError
+            Always.
+
+        """
+        del mode
+        raise ArgumentError(
+            f"{self.path!r} lies on {self._host()}, whose memory cannot be viewed from here: [...] "
+            "copies the values"
+        )
+
+    def _host(self) -> str:
+        """Name the host of its node."""
+        hosts = {each.node: each.host for each in self.cluster.members}
+        return f"another node, on the host {hosts.get(self.node, self.node)}"
+
+    def _taken(self) -> bytes | None:
+        """Give the value that came with the look-up, once."""
+        value, self._value = self._value, None
+        return value
 
     def _below(self) -> str:
         return self._tree.below(self.path)
@@ -76,14 +113,35 @@ class FarObject:
     def _store(self, offsets: list[int], counts: list[int], data: bytes) -> None:
         self._tree.asked(lambda tree: tree.store(self._below(), self._id, offsets, counts, data))
 
+    def _pulled(self, out: Any) -> bytes | None:
+        """Read all of the value into memory of its bytes; or give it, if it came as a small one.
+
+        It has another generation once it was written in place, and is the same object still.
+        """
+        for _ in range(_TRIES_MOST):
+            try:
+                self._tree.asked(lambda tree: tree.pull(self._below(), self._tag(), out))
+            except ConflictError:
+                found = self._tree.asked(lambda tree: tree.look(self._below()))
+                told = None if found is None else _engram.unpacked(found[0])[5]
+                if found is None or told is None or (told[0], told[2]) != (self._id, self.nbytes):
+                    raise
+                self._generation = told[1]
+                value: bytes | None = found[1]
+                if value is not None:
+                    return value
+            else:
+                return None
+        raise BusyError(f"{self.path!r} is written all the time: read it again later")
+
     def _whole(self) -> bytes:
         """Give its value's bytes."""
-        if self._value is not None:
-            return self._value
+        value = self._taken()
+        if value is not None:
+            return value
         if self._in_one:
             out = bytearray(self.nbytes)
-            self._tree.asked(lambda tree: tree.pull(self._below(), self._tag(), out))
-            return bytes(out)
+            return self._pulled(out) or bytes(out)
         raise ArgumentError(f"{self.path!r} lies in pieces: read boxes of it")
 
 
@@ -98,16 +156,24 @@ class FarAttributes(MutableMapping[str, Any]):
         self._of, self._known = of, known
 
     def __getitem__(self, key: str) -> Any:
+        if key not in self:
+            names = ", ".join(repr(name) for name in list(self)[:8])
+            there = f"it has {names}" if names else "it has none"
+            raise NotFoundError(f"there is no attribute {key!r} here: {there}")
         return self._known[key]
 
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and key in self._known
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        """Give the names in byte order, as a pool does."""
+        return iter(sorted(self._known, key=str.encode))
 
     def __len__(self) -> int:
         return len(self._known)
 
     def __repr__(self) -> str:
-        return repr(self._known)
+        return repr(dict(self))
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.update({key: value})
@@ -122,8 +188,7 @@ class FarAttributes(MutableMapping[str, Any]):
         self._known |= dict(_engram.unpacked(head)[4])
 
     def __delitem__(self, key: str) -> None:
-        if key not in self._known:
-            raise KeyError(key)
+        self[key]  # it is an error if there is none
         tree, below = _place_of(self._of)
         tree.asked(lambda own: own.drop_attr(below, key))
         del self._known[key]
@@ -139,61 +204,135 @@ class FarBlob(FarObject):
     """Bytes on another node."""
 
     def __repr__(self) -> str:
-        return f"<engram blob {self._tree.cluster.url(self.path)} {self.nbytes} bytes>"
+        return f"<engram blob {self.cluster.url(self.path)} {self.nbytes} bytes>"
+
+    @property
+    def size(self) -> int:
+        """How many bytes it had when it was looked up."""
+        return self.nbytes
 
     def __len__(self) -> int:
         return self.nbytes
 
-    def __bytes__(self) -> bytes:
-        return self._whole()
+    def __iter__(self) -> Iterator[int]:
+        return iter(bytes(self))
 
-    def __getitem__(self, key: slice) -> bytes:
-        if not isinstance(key, slice):
-            raise ArgumentError(f"a blob on another node is read by slices, not by {key!r}")
-        start, stop, step = key.indices(self.nbytes)
-        if step != 1:
-            return bytes(self)[key]
-        if self._value is not None:
-            return self._value[key]
-        pieces = range(start, max(start, stop), _BOX_BYTES)
+    def __bytes__(self) -> bytes:
+        return self._read(0, self.nbytes)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """As uint8."""
+        if copy is False:
+            self.view()
+        return np.frombuffer(bytes(self), np.uint8).astype(np.uint8 if dtype is None else dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Read bytes: `b[...]`, `b[10:20]`; `b[3]` is one byte's value, as with `bytes`."""
+        if key is Ellipsis or key == ():
+            return bytes(self)
+        if isinstance(key, slice):
+            start, stop, step = key.indices(self.nbytes)
+            return self._read(start, max(start, stop)) if step == 1 else bytes(self)[key]
+        if isinstance(key, int | np.integer):
+            at = self._place(key)
+            return self._read(at, at + 1)[0]
+        raise _no_index(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write bytes in place, as many as `key` selects: an integer, a slice or `...`."""
+        places = range(self.nbytes)
+        if isinstance(key, slice):
+            places = places[key]
+        elif isinstance(key, int | np.integer):
+            at = self._place(key)
+            places = range(at, at + 1)
+        elif key is not Ellipsis:
+            raise ArgumentError(
+                f"a blob cannot be indexed by {key!r}: use an integer, a slice or ..."
+            )
+        if isinstance(value, bytes | bytearray | memoryview):
+            data = bytes(value)
+            if len(data) != len(places):
+                raise ArgumentError(
+                    f"{len(data)} bytes cannot be written over {len(places)}: in place a blob "
+                    "keeps its size; replace it with group[name] = bytes"
+                )
+        else:
+            items = converted(np.dtype(np.uint8), key, value, 1)
+            data = np.broadcast_to(items, len(places)).astype(np.uint8).tobytes()
+        if places.step != 1 and len(places) > 1:
+            raise ArgumentError(
+                f"{self.path!r} lies on another node, where bytes are written that lie together: "
+                f"{key!r} has steps"
+            )
+        for at in range(0, len(data), _BOX_BYTES):
+            piece = data[at : at + _BOX_BYTES]
+            self._store([places.start + at], [len(piece)], piece)
+        self._value = None
+
+    def _place(self, key: Any) -> int:
+        at = int(key) + self.nbytes * (int(key) < 0)
+        if not 0 <= at < self.nbytes:
+            raise IndexError(f"index {int(key)} is out of bounds for a blob of {self.nbytes} bytes")
+        return at
+
+    def _read(self, start: int, stop: int) -> bytes:
+        value = self._taken()
+        if value is not None:
+            return value[start:stop]
+        if self._in_one and (start, stop) == (0, self.nbytes):
+            return self._whole()
+        pieces = range(start, stop, _BOX_BYTES)
         return b"".join(self._load([at], [min(_BOX_BYTES, stop - at)]) for at in pieces)
 
 
-class FarArray(FarObject):
+def _no_index(key: Any) -> ArgumentError:
+    return ArgumentError(f"a blob cannot be indexed by {key!r}: use an integer, a slice or ...")
+
+
+class FarArray(FarObject, AlikeArray):
     """An array on another node."""
 
+    def __init__(self, tree: ClusterGroup, path: str, head: bytes, value: bytes | None) -> None:
+        super().__init__(tree, path, head, value)
+        _, self.dtype, self.shape, dims, _, _ = self._said
+        self.dims: tuple[str, ...] | None = None if dims is None else tuple(dims)
+        """The names of the dimensions, if they have some."""
+
+    __eq__ = Alike.__eq__
+    __ne__ = Alike.__ne__
+    __hash__ = Alike.__hash__
+
     def __repr__(self) -> str:
-        return f"<engram array {self._tree.cluster.url(self.path)} {self.dtype} {self.shape}>"
+        return f"<engram array {self.cluster.url(self.path)} {self.dtype} {self.shape}>"
 
     @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
+    def chunks(self) -> None:
+        """None of an array in one piece; nodes do not tell the chunks of others.
 
-    @property
-    def size(self) -> int:
-        """The number of items."""
-        return math.prod(self.shape)
+        Raises
+        ------
+        AttributeError
+            If it is chunked.
 
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("an array without dimensions has no length")
-        return self.shape[0]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            raise ValueError(f"{self.path!r} lies on another node: numpy cannot have it uncopied")
-        return np.asarray(self[...], dtype=dtype)
+        """
+        if not self._in_one:
+            raise AttributeError(f"{self.path!r} is chunked, and its node does not tell how")
 
     def __getitem__(self, key: Any) -> Any:
         """Read what numpy's index asks for: the smallest box that has it, and of that the rest."""
-        if self._value is not None or self._kind == "strings":
+        if self._kind == "strings":
             return _engram.array_of_packed(self._head, self._whole())[key]
+        value = self._taken()
+        if value is not None:
+            return _engram.array_of_packed(self._head, value)[key]
         box, rest = bounding(self.shape, key)
         out = np.empty(box.counts, self.dtype)
         if box.counts == self.shape and self._in_one and out.nbytes == self.nbytes:
             raw = out.reshape(-1).view(np.uint8) if out.size else np.empty(0, np.uint8)
-            self._tree.asked(lambda tree: tree.pull(self._below(), self._tag(), raw))
+            small = self._pulled(raw)
+            if small is not None:
+                return _engram.array_of_packed(self._head, small)[key]
             return out[rest]
         for piece in _pieces(box, self.dtype.itemsize):
             offsets, counts = list(piece.offsets), list(piece.counts)
@@ -206,26 +345,82 @@ class FarArray(FarObject):
         return out[rest]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write a box in place: an index of whole numbers and slices without steps."""
+        """Write in place what `key` selects, box by box, each by a request of its own.
+
+        Raises
+        ------
+        ArgumentError
+            If `value` does not fit, `key` names fields, or it selects too many boxes.
+        IndexError
+            If the index is out of bounds.
+
+        """
         if self._kind == "strings":
             raise ArgumentError(f"{self.path!r} has strings: store it anew as a whole")
-        box, rest = bounding(self.shape, key)
-        steps = [one.step for one in rest if isinstance(one, slice)] if rest != key else [2]
-        if any(step not in {None, 1} for step in steps):
+        if self.dtype.names and field_names(key):
             raise ArgumentError(
-                f"{self.path!r} lies on another node, where boxes are written: {key!r} is none"
+                f"{self.path!r} lies on another node, where items are written as a whole: read "
+                f"them, change the fields {field_names(key)}, and assign the items"
             )
-        block = np.empty(box.counts, self.dtype)
-        block[rest] = value
-        for piece in _pieces(box, self.dtype.itemsize):
-            offsets, counts = list(piece.offsets), list(piece.counts)
-            inside = Box(
-                tuple(at - begin for at, begin in zip(offsets, box.offsets, strict=True)),
-                piece.counts,
-            )
-            data = np.ascontiguousarray(block[inside.slices]).tobytes()
-            self._store(offsets, counts, data)
+        try:
+            value = converted(self.dtype, key, value, len(self.shape))
+            selection = Selection(key, self.shape)
+            block = np.zeros(selection.shape, self.dtype)
+            block[selection.key] = value
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ArgumentError(
+                f"the value does not fit into [{key}] of {self.path!r}, an array of shape "
+                f"{self.shape} and dtype {self.dtype}: {error}"
+            ) from error
+        for place, box in self._boxes(key, selection):
+            for piece in _pieces(box, self.dtype.itemsize):
+                begins = zip(piece.offsets, box.offsets, place.offsets, strict=True)
+                inside = Box(tuple(at - begin + to for at, begin, to in begins), piece.counts)
+                data = np.ascontiguousarray(block[inside.slices]).tobytes()
+                self._store(list(piece.offsets), list(piece.counts), data)
         self._value = None
+
+    def _boxes(self, key: Any, selection: Selection) -> Iterator[tuple[Box, Box]]:
+        """Give the boxes that an index selects, each after where it is in the excerpt."""
+        wanted = selection.wanted()
+        runs = [_runs(axis) for axis in selection.axes]
+        if wanted is None or wanted.all():
+            count = math.prod(map(len, runs))
+            found: Iterable[tuple[tuple[int, int], ...]] = product(*runs)
+        else:
+            found = points = _wanted_runs(wanted, selection.axes[-1])
+            count = len(points)
+        if count > _WRITES_MOST:
+            raise ArgumentError(
+                f"[{key}] of {self.path!r} selects {count:,} boxes, and on another node at most "
+                f"{_WRITES_MOST:,} are written by one assignment: read a box around them, change "
+                "it, and assign the box"
+            )
+        for part in found:
+            place = Box(tuple(at for at, _ in part), tuple(n for _, n in part))
+            corner = zip(selection.axes, place.offsets, strict=True)
+            yield place, Box(tuple(int(axis[at]) for axis, at in corner), place.counts)
+
+
+def _runs(axis: np.ndarray[Any, Any]) -> list[tuple[int, int]]:
+    """Give the runs of neighbours in coordinates that ascend: where each begins, and its length."""
+    ends = [0, *(np.flatnonzero(np.diff(axis) != 1) + 1).tolist(), len(axis)]
+    return [(a, b - a) for a, b in pairwise(ends) if b > a]
+
+
+def _wanted_runs(
+    wanted: np.ndarray[Any, Any], axis: np.ndarray[Any, Any]
+) -> list[tuple[tuple[int, int], ...]]:
+    """Give the runs of neighbours along the last axis of which all items are wanted."""
+    joined = np.zeros_like(wanted)
+    joined[..., 1:] = wanted[..., 1:] & wanted[..., :-1] & (np.diff(axis) == 1)
+    ends = np.ones_like(wanted)
+    ends[..., :-1] = ~joined[..., 1:]
+    firsts, lasts = np.argwhere(wanted & ~joined), np.argwhere(wanted & ends)
+    return [
+        (*((int(at), 1) for at in first[:-1]), (int(first[-1]), int(last[-1] - first[-1]) + 1))
+        for first, last in zip(firsts, lasts, strict=True)
+    ]
 
 
 def _pieces(box: Box, itemsize: int) -> Iterator[Box]:

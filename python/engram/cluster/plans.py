@@ -25,7 +25,7 @@ def value_of(  # noqa: PLR0917 - what the caller says
     replicas: int,
 ) -> ValuePlan:
     """Give the plan of an array of this process."""
-    array = np.asarray(value)
+    array = values.array_of(f"the value of {path!r}", value)
     boxes = boxes_of(array.shape, parts, _nodes(cluster))
     return ValuePlan(path, array.shape, array.dtype, boxes, dims, attrs, replicas, value=array)
 

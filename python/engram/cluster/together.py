@@ -135,7 +135,8 @@ class Together:
             If the node's pool has no room for it.
 
         """
-        block = np.ascontiguousarray(data).reshape(np.shape(data))
+        given = values.array_of(f"the value of {path!r}", data)
+        block = np.ascontiguousarray(given).reshape(given.shape)
         begins = _numbers(offsets)
         if len(begins) != block.ndim or any(at < 0 for at in begins):
             raise ArgumentError(
@@ -156,7 +157,8 @@ class Together:
             If the node's pool has no room for it.
 
         """
-        block = np.ascontiguousarray(value).reshape(np.shape(value))
+        given = values.array_of(f"the value of {path!r}", value)
+        block = np.ascontiguousarray(given).reshape(given.shape)
         text = values.dtype_text(block.dtype)
         self._own.put(checked(path), text, list(block.shape), raw_of(block))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from engram import _engram, later
+from engram.cluster import values
 from engram.cluster.far import FarArray, FarAttributes, FarBlob
 from engram.cluster.making import may_be_published
 from engram.cluster.natives import native
@@ -51,6 +52,9 @@ class ClusterGroup(MutableMapping[str, Any]):
         self._tree = native.Tree(cluster._native, root, manifest)
         self._own: Group | None = None
         self._is_own = self._tree.nodes == [cluster.node]
+
+    def __bool__(self) -> bool:
+        return self.cluster.is_open
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ClusterGroup, (self.cluster, self._root, self._manifest, self.path)
@@ -177,7 +181,11 @@ class ClusterGroup(MutableMapping[str, Any]):
             seen = self.asked(lambda tree: tree.look(below))
             if seen is not None:
                 return self._made(below, *seen)
-        raise NotFoundError(f"there is no {name!r} in {self.cluster.url(self.path)}")
+        raise self._missing(name)
+
+    def _missing(self, name: str) -> NotFoundError:
+        where = f"the group {self.path!r} of the cluster {self.cluster.name!r}"
+        return NotFoundError(f"there is no {name!r} in {where}")
 
     def _made(self, below: str, head: bytes, value: bytes | None = None) -> Any:
         kind = _engram.unpacked(head)[0]
@@ -205,6 +213,8 @@ class ClusterGroup(MutableMapping[str, Any]):
 
         Raises
         ------
+        ArgumentError
+            If the value has a mask, or names for its parts, as a DataArray or a table has.
         ExistsError
             If something has the name, and `exist_ok` is false.
         PoolFullError
@@ -212,6 +222,8 @@ class ClusterGroup(MutableMapping[str, Any]):
 
         """
         below = self._inside(name)
+        # One with coordinates would have them at its own home, where nobody looks for them.
+        values.refuse_labelled(f"the value of {f'{self.path}/{name}'!r}", value)
         if self._lies_here(below):
             group = self._local()
             if dims is None and attrs is None and exist_ok:
@@ -246,7 +258,7 @@ class ClusterGroup(MutableMapping[str, Any]):
             else:
                 self._tree.remove(below)
         except NotFoundError:
-            raise NotFoundError(f"there is no {name!r} in {self.cluster.url(self.path)}") from None
+            raise self._missing(name) from None
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or not name.strip("/"):

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from engram import _engram
+from engram import _engram, kept, later, times
 from engram.errors import ArgumentError, CorruptError
+
+_LIBRARIES = ("xarray", "pandas", "polars", "pyarrow")
+"""Libraries whose arrays have more than values."""
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:
@@ -51,23 +54,100 @@ def dtype_of(text: str) -> np.dtype[Any]:
         raise CorruptError(f"{text!r} in a manifest is no dtype: {error}") from None
 
 
+def array_of(what: str, value: Any) -> np.ndarray[Any, Any]:
+    """Give what numpy makes of a value, which `what` names, if nothing of it is lost.
+
+    Raises
+    ------
+    ArgumentError
+        If numpy would drop a mask, labels or attributes, or change what is in a sequence.
+
+    """
+    refuse_labelled(what, value)
+    kept.check_given(what, value, labels=True)
+    if type(value) is str:
+        kept.check(what, [value], np.asarray([value]))
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ArgumentError(f"{what}: {value!r} is no array: {error}") from error
+    if isinstance(value, list | tuple):
+        kept.check(what, value, array)
+        times.check(what, value, array.dtype)
+    return array
+
+
+def refuse_labelled(what: str, value: Any) -> None:
+    """Refuse what has names for its parts, which an array of a cluster would not have.
+
+    Raises
+    ------
+    ArgumentError
+        If it has such.
+
+    """
+    if isinstance(value, np.ndarray) or not any(later.is_of(value, lib) for lib in _LIBRARIES):
+        return
+    instead = "put its to_numpy(), the values alone; tables lie in the pool of one node"
+    if hasattr(value, "data_vars"):
+        instead = "put each of its variables under a name of its own"
+    elif hasattr(value, "dims"):
+        instead = (
+            "put its to_numpy(), with dims=data.dims and attrs=data.attrs, and each coordinate "
+            "under a name of its own"
+        )
+    raise ArgumentError(
+        f"{what} is a {kept.kind_of(value)}, of which a cluster would keep the values alone: "
+        f"{instead}"
+    )
+
+
 def item_bytes(fill: Any, dtype: np.dtype[Any]) -> bytes:
     """Give the bytes of one item of this value; none for zeros.
 
     Raises
     ------
     ArgumentError
-        If it is no item of the dtype.
+        If it is no item of the dtype, or would be cut to be one.
 
     """
     if fill is None:
         return b""
     item = np.zeros((), dtype)
     try:
-        item[()] = fill
+        kept.check_given("fill", fill)
+        times.check("fill", fill, dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            item[()] = fill
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"fill {fill!r} is no item of dtype {dtype}: {error}") from error
+    _check_item(fill, item)
     return item.tobytes()
+
+
+def _check_item(fill: Any, item: np.ndarray[Any, Any]) -> None:
+    """Refuse a fill that an item of the dtype is not, but a part or a remainder of it."""
+    dtype = item.dtype
+    if dtype.names:
+        if isinstance(fill, tuple):
+            for name, part in zip(dtype.names, fill, strict=True):
+                if dtype[name].subdtype is None:
+                    _check_item(part, item[name])
+        return
+    if dtype.kind in "SUV":
+        given = fill if isinstance(fill, str | bytes) else np.asarray(fill).item()
+        length = len(given if isinstance(given, str | bytes) else str(given))
+        is_cut = length > dtype.itemsize // (4 if dtype.kind == "U" else 1)
+    elif dtype.kind in "fc":
+        is_cut = bool(np.isinf(item) & ~np.isinf(np.asarray(fill, "c16")))
+    elif dtype.kind in "mM":
+        is_cut = not np.isnat(item) and bool(np.asarray(fill, dtype.kind) != item)
+    else:
+        is_cut = bool(np.asarray(fill) != item)
+    if is_cut:
+        raise ArgumentError(
+            f"fill {fill!r} would become {item[()]!r} in dtype {dtype}: take a dtype that holds it"
+        )
 
 
 def encode(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -85,10 +165,7 @@ def encode(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
 def _encoded(name: str, value: Any) -> Any:
     if isinstance(value, str):
         return value
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ArgumentError(f"attribute {name!r}: {value!r} is no array: {error}") from error
+    array = array_of(f"attribute {name!r}", value)
     if array.dtype.kind == "U":
         items = np.asarray(value, object).ravel()
         if not all(isinstance(item, str) for item in items):
@@ -115,7 +192,7 @@ def _decoded(name: str, value: Any) -> Any:
         return value
     try:
         if "text" in value:
-            return np.array(value["text"])
+            return np.array(value["text"], np.str_)  # of none numpy would make numbers
         data = base64.b64decode(value["data"])
         array = np.frombuffer(data, np.dtype(value["dtype"])).reshape(value["shape"])
     except (KeyError, TypeError, ValueError) as error:
