@@ -426,6 +426,17 @@ def test_two_nodes_that_gave_one_alias_at_one_moment_are_told_apart(
         moved.add_alias("moved again")
 
 
+def test_an_alias_is_given_on_this_host_where_nobody_else_can_be_asked(tmp_path: Path) -> None:
+    with rigged(tmp_path) as rig:  # plain: no call goes to another node
+        rig.serve(0)
+        rig.serve(1)
+        c = rig.open(0)
+        block = Block(np.ones(2))
+        block.make_persistent("own", backend_id=near(c))
+        block.add_alias("own, too")
+        assert block.get_aliases() == {"own", "own, too"}
+
+
 def test_a_cluster_or_a_node_is_used_as_a_pool_is(secure: Rig) -> None:
     c = secure.open(0)
     with engram.active.use(c):

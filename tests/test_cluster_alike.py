@@ -304,3 +304,12 @@ def test_dask_reads_an_array_on_another_node_as_it_is_then(handles: Handles) -> 
     parts = handles["parts"]["wide"]
     assert da.from_array(parts, chunks=2).name == da.from_array(parts, chunks=2).name
     np.testing.assert_array_equal((da.ones((6, 4)) + parts).compute(), WIDE + 1)
+
+
+def test_a_write_that_selects_nothing_of_a_single_value_leaves_it(handles: Handles) -> None:
+    single = handles["far"]["single"]
+    before = single[()]
+    single[False] = 9
+    assert single[()] == before
+    single[True] = 9
+    assert single[()] == 9

@@ -174,12 +174,13 @@ def test_a_bool_is_a_mask_and_no_number(rig: Rig) -> None:
 
 def test_a_closed_cluster_ends_its_maker_whoever_has_handles_still(rig: Rig) -> None:
     rig.serve(0)
+    before = threads().count("engram-maker")  # of other tests' clusters
     c = rig.open(0)
     group = c.create_group("g")
     group["x"] = np.arange(3.0)
-    assert "engram-maker" in threads()
+    assert threads().count("engram-maker") > before
     c.close()
-    wait_for(lambda: "engram-maker" not in threads())
+    wait_for(lambda: threads().count("engram-maker") <= before)
     del group
     gc.collect()
 
@@ -226,7 +227,7 @@ def test_a_reader_sees_names_that_are_replaced_all_the_time(rig: Rig) -> None:
         ({"attrs": ["x"]}, r"attrs \['x'\] are no attributes: give a dict"),
         ({"attrs": {5: 1}}, r"5 is no key of an attribute: give a str"),
         ({"attrs": {"": 1}}, r"'' is no key of an attribute"),
-        ({"attrs": {"a": [1, "b"]}}, r"attribute 'a': \[1, 'b'\] has text and other things"),
+        ({"attrs": {"a": [1, "b"]}}, "attribute 'a' has strings beside 1"),
         ({"attrs": {"a": [[1], [1, 2]]}}, r"attribute 'a': \[\[1\], \[1, 2\]\] is no array"),
     ],
 )

@@ -392,6 +392,8 @@ def test_an_array_over_nodes_cannot_lie_below_a_group(rig: Rig) -> None:
         batch.put("beside", values)
         batch.put("run/g/x", values)
     assert list(cluster.names()) == ["run/g"]
+    with pytest.raises(engram.NotFoundError, match="no 'run/g/x' in the cluster"):
+        cluster.remove("run/g/x")
     cluster["run/g/x"] = values
     np.testing.assert_array_equal(cluster["run/g/x"][...], values)
     # As many names as one transaction takes, each far down.

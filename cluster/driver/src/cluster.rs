@@ -81,6 +81,8 @@ pub struct Draft {
     pub generation: Revision,
     /// Which of the names are groups of the cluster now.
     pub groups: Vec<String>,
+    /// Which of the names are not there and lie below a group of the cluster, and below which.
+    pub below: Vec<(String, String)>,
     seen: Seen,
     /// The map at that epoch.
     map: Map,
@@ -325,21 +327,15 @@ impl Cluster {
         let map = self.read_map()?;
         let (revision, rows) = self.rows_of_draft(paths)?;
         let of = |key: &str| rows.iter().find(|row| row.key == key);
+        let mut below = Vec::new();
         for path in paths.iter().filter(|path| of(&self.keys.name(path)).is_none()) {
             let is_group = |above: &&str| {
                 let manifest = of(&self.keys.name(above)).map(|row| Manifest::decode(&row.value));
                 matches!(manifest, Some(Ok(manifest)) if manifest.array().is_none())
             };
-            if let Some(group) = above(path).find(is_group) {
-                return Err(Error::Store(StoreError::new(
-                    Kind::Exists,
-                    format!(
-                        "{path:?} lies below the group {group:?}, which has objects and no arrays \
-                         over nodes: assign it a value (`cluster[{path:?}] = value`), or take a \
-                         name below no group"
-                    ),
-                )));
-            }
+            below.extend(
+                above(path).find(is_group).map(|group| ((*path).to_owned(), group.to_owned())),
+            );
         }
         let mut groups = Vec::new();
         let seen = |path: &&str| {
@@ -359,7 +355,7 @@ impl Cluster {
         let proposals = paths.iter().map(seen).collect();
         let removed = of(&self.keys.removed()).map_or(0, |row| row.modified);
         let seen = Seen { epoch: map.epoch, removed };
-        Ok(Draft { maker, proposals, generation: revision, groups, seen, map, beginning })
+        Ok(Draft { maker, proposals, generation: revision, groups, below, seen, map, beginning })
     }
 
     /// The rows of names that are to be published, of what is above them, and of what is removed;
@@ -410,7 +406,8 @@ impl Cluster {
 
     /// Publishes what was drafted: all names at once, or none.
     pub fn publish(&self, draft: Draft) -> Result<Revision> {
-        let Draft { maker, proposals, mut seen, map, beginning, .. } = draft;
+        let Draft { maker, proposals, below, mut seen, map, beginning, .. } = draft;
+        check_below(&below, &proposals)?;
         let manifests: Vec<(&str, &Manifest)> = (proposals.iter())
             .filter_map(|each| Some((each.path.as_str(), each.manifest.as_ref()?)))
             .collect();
@@ -581,6 +578,24 @@ impl Local {
 pub fn dtype_in(manifest: &Manifest) -> Result<DType> {
     let boxes = manifest.array().ok_or_else(|| Error::Argument("no array".to_owned()))?;
     Ok(dtype::of_text(&boxes.dtype)?)
+}
+
+/// Refuses arrays that are to lie below a group of the cluster: it has objects of one node each.
+fn check_below(below: &[(String, String)], proposals: &[Proposal]) -> Result<()> {
+    let is_made = |path: &str| {
+        proposals.iter().any(|proposal| proposal.path == path && proposal.manifest.is_some())
+    };
+    match below.iter().find(|(path, _)| is_made(path)) {
+        None => Ok(()),
+        Some((path, group)) => Err(Error::Store(StoreError::new(
+            Kind::Exists,
+            format!(
+                "{path:?} lies below the group {group:?}, which has objects and no arrays over \
+                 nodes: assign it a value (`cluster[{path:?}] = value`), or take a name below no \
+                 group"
+            ),
+        ))),
+    }
 }
 
 /// The names above a name, from the first step on.

@@ -265,10 +265,10 @@ class FarBlob(FarObject):
                 f"{self.path!r} lies on another node, where bytes are written that lie together: "
                 f"{key!r} has steps"
             )
+        self._value = None
         for at in range(0, len(data), _BOX_BYTES):
             piece = data[at : at + _BOX_BYTES]
             self._store([places.start + at], [len(piece)], piece)
-        self._value = None
 
     def _place(self, key: Any) -> int:
         at = int(key) + self.nbytes * (int(key) < 0)
@@ -372,13 +372,15 @@ class FarArray(FarObject, AlikeArray):
                 f"the value does not fit into [{key}] of {self.path!r}, an array of shape "
                 f"{self.shape} and dtype {self.dtype}: {error}"
             ) from error
+        if not self.shape and not np.ones((), bool)[key].size:  # a[False] = x
+            return
+        self._value = None
         for place, box in self._boxes(key, selection):
             for piece in _pieces(box, self.dtype.itemsize):
                 begins = zip(piece.offsets, box.offsets, place.offsets, strict=True)
                 inside = Box(tuple(at - begin + to for at, begin, to in begins), piece.counts)
                 data = np.ascontiguousarray(block[inside.slices]).tobytes()
                 self._store(list(piece.offsets), list(piece.counts), data)
-        self._value = None
 
     def _boxes(self, key: Any, selection: Selection) -> Iterator[tuple[Box, Box]]:
         """Give the boxes that an index selects, each after where it is in the excerpt."""

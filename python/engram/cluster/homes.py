@@ -20,7 +20,14 @@ from engram.active.places import far, parcels, ways
 from engram.active.places.placing import REPLICA_OF, backend_of
 from engram.active.stored.home import home_of
 from engram.cluster.calling import FAILED, GAVE, MOVED, Ask, packed, raised
-from engram.errors import ArgumentError, CorruptError, NodeAwayError, NotFoundError
+from engram.errors import (
+    AccessError,
+    ArgumentError,
+    CoordinatorError,
+    CorruptError,
+    NodeAwayError,
+    NotFoundError,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -471,10 +478,12 @@ def check_alias(cluster: "Cluster", home: Any, alias: str, gid: int | None) -> N
         If one has.
 
     """
-    others = [each for each in serving_homes(cluster) if each.key[0] != home.key[0]]
     try:
+        others = [each for each in serving_homes(cluster) if each.key[0] != home.key[0]]
         found = _having(cluster, alias, others)
-    except NodeAwayError:  # it may have it; nobody knows until it is back
+    except (AccessError, CoordinatorError, NodeAwayError):
+        return  # without TLS nobody is asked, and who is away may have it: nobody knows
+    if not found:
         return
     own = None if gid is None else _object_at(home, gid)
     for there, number in found:

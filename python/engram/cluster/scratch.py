@@ -58,14 +58,23 @@ def _locked(base: Path) -> tuple[Path, int]:
     """Make a folder, and lock it."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-        with contextlib.suppress(OSError):  # another process has taken it for one that was left
+        try:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                folder.stat()
-            except OSError:
-                os.close(lock)
-                raise
+        except FileNotFoundError:  # another process has taken it for one that was left
+            continue
+        except OSError:
+            folder.rmdir()
+            raise
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            folder.stat()
+        except (BlockingIOError, FileNotFoundError):  # as above
+            os.close(lock)
+        except OSError:
+            os.close(lock)
+            folder.rmdir()
+            raise
+        else:
             return folder, lock
 
 

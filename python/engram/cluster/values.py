@@ -167,11 +167,6 @@ def _encoded(name: str, value: Any) -> Any:
         return value
     array = array_of(f"attribute {name!r}", value)
     if array.dtype.kind == "U":
-        items = np.asarray(value, object).ravel()
-        if not all(isinstance(item, str) for item in items):
-            raise ArgumentError(
-                f"attribute {name!r}: {value!r} has text and other things: give values of one kind"
-            )
         return {"text": array.tolist()}
     if array.dtype.kind not in "biufcSVMm" or array.dtype.fields is not None:
         raise ArgumentError(
