@@ -12,8 +12,6 @@ const HEAD_BYTES: usize = 64 << 10;
 const HEADERS: usize = 100;
 /// What is read at once while a head is awaited: of a body that follows no more has to be copied.
 const STEP: usize = 4 << 10;
-/// What the kernel holds of a body that has been sent, at most: its usual `tcp_wmem`.
-const BUFFERED: u64 = 4 << 20;
 /// What is read at once of a body.
 const AT_ONCE: u64 = 256 << 10;
 
@@ -66,8 +64,8 @@ impl Exchange {
     }
 
     /// Sends a request, and reads the head of what is answered. A body may be on its way for
-    /// longer; then the answer may take as long as was left in the beginning, and as long as the
-    /// kernel may need for what it still holds of the body.
+    /// longer; then the answer may take as long as was left in the beginning. What the kernel still
+    /// holds of the body then, some megabytes at most, must be gone by the same time.
     pub(crate) fn ask(
         &mut self,
         method: Method,
@@ -83,11 +81,7 @@ impl Exchange {
         } else {
             self.link.send(head, until).and_then(|()| self.link.send(body, until))
         };
-        let until = if small {
-            until
-        } else {
-            Instant::now() + patience + on_its_way(BUFFERED.min(body.len() as u64))
-        };
+        let until = if small { until } else { Instant::now() + patience };
         match sent {
             // Who refuses a body, or a certificate, closes before all is sent, and has said why.
             Err(Error::Broken(text)) => self.head(method, until).map_err(|error| match error {
