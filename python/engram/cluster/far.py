@@ -247,9 +247,7 @@ class FarBlob(FarObject):
             at = self._place(key)
             places = range(at, at + 1)
         elif key is not Ellipsis:
-            raise ArgumentError(
-                f"a blob cannot be indexed by {key!r}: use an integer, a slice or ..."
-            )
+            raise _no_index(key)
         if isinstance(value, bytes | bytearray | memoryview):
             data = bytes(value)
             if len(data) != len(places):
