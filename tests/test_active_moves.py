@@ -13,7 +13,7 @@ import pytest
 import engram
 from active_models import Block
 from engram import active
-from engram.active.places import moving
+from engram.active.places import moving, ways
 from engram.active.stored import collect
 from engram.active.stored.home import home_of
 from engram.active.stored.layout import CLASS, MOVED
@@ -23,6 +23,8 @@ from test_active_versions import State, ones, state
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from engram.active.stored.home import Home
 
 
 class Sites(NamedTuple):
@@ -79,6 +81,33 @@ def test_a_way_of_many_notes_is_followed_and_a_circle_told(sites: Sites) -> None
     assert Block.get_by_alias("far away") is last
     with pytest.raises(engram.CorruptError, match="lead in a circle"):
         Block.get_by_alias("circle")
+
+
+def test_an_object_that_moves_faster_than_it_is_followed_is_found(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = block("moved")
+    here = home_of(sites.here)
+    number = int(str(moved.get_id()).rpartition(":")[2], 16)
+    moved.move(sites.there)
+    look, left, place = ways.next_of, 0, itertools.cycle(sites)
+
+    def slow_look(home: Home, gid: int) -> tuple[Home, int] | None:
+        nonlocal left
+        found = look(home, gid)
+        if left > 0:
+            left -= 1
+            with monkeypatch.context() as undone:
+                undone.setattr(ways, "next_of", look)
+                moved.move(next(place))
+        return found
+
+    monkeypatch.setattr(ways, "next_of", slow_look)
+    left = 12
+    assert ways.end_of(here, number)[0].key[0] == sites.there.uuid
+    left = 12
+    assert not ways.leads_to_nothing(here, number)
+    assert left == 0
 
 
 @pytest.mark.parametrize("alias", ["named", None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import subprocess
@@ -15,7 +16,10 @@ import engram
 from support import PATIENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    Begin = Callable[..., subprocess.Popen[str]]
 
 SEED = 20240229
 STEPS = 6
@@ -82,15 +86,33 @@ print(seen)
 """
 
 
-def begin(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """Begin a process apart."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Begin processes apart; those that a failed test leaves are ended."""
+    with contextlib.ExitStack() as left:
+
+        def begin(code: str, *arguments: object) -> subprocess.Popen[str]:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code, *map(str, arguments)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            left.callback(end, process)
+            return process
+
+        yield begin
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End a process that may have ended, and let go of its pipes."""
+    if process.poll() is None:
+        process.kill()
+        process.communicate()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        assert pipe is not None
+        pipe.close()
 
 
 def killed_after(writer: subprocess.Popen[str], turns: int) -> int:
@@ -108,7 +130,7 @@ def killed_after(writer: subprocess.Popen[str], turns: int) -> int:
     return int(whole[-1]) if whole else acknowledged
 
 
-def test_files_are_whole_whoever_writes_reads_and_dies(pool: engram.Pool) -> None:
+def test_files_are_whole_whoever_writes_reads_and_dies(pool: engram.Pool, begin: Begin) -> None:
     fs = fsspec.filesystem("engram")
     top = pool.path
     fs.pipe({f"{top}/files/0": b"old\n", f"{top}/log": b""})
@@ -138,7 +160,7 @@ def test_files_are_whole_whoever_writes_reads_and_dies(pool: engram.Pool) -> Non
 
 @pytest.mark.parametrize("when", ["open", "written", "within a transaction"])
 def test_a_writer_that_is_killed_in_mid_write_leaves_what_was_there(
-    pool: engram.Pool, when: str
+    pool: engram.Pool, begin: Begin, when: str
 ) -> None:
     code = (
         "import fsspec, sys\n"
@@ -165,7 +187,32 @@ def test_a_writer_that_is_killed_in_mid_write_leaves_what_was_there(
     assert engram.verify(pool.path).problems == []
 
 
-def test_another_user_is_refused_by_the_kernel(pool: engram.Pool, tmp_path: Path) -> None:
+def test_two_that_move_files_to_one_name_both_succeed(pool: engram.Pool, begin: Begin) -> None:
+    code = """
+import sys, fsspec
+fs, top, me = fsspec.filesystem("engram"), sys.argv[1], sys.argv[2]
+sys.stdin.readline()
+for n in range(400):
+    fs.pipe(f"{top}/new/{me}", b"%d" % n)
+    fs.mv(f"{top}/new/{me}", f"{top}/files/one")
+    try:
+        fs.rm(f"{top}/files/one")
+    except FileNotFoundError:
+        pass
+"""
+    movers = [begin(code, pool.path, name) for name in "ab"]
+    for mover in movers:
+        assert mover.stdin is not None
+        mover.stdin.write("go\n")
+        mover.stdin.flush()
+    for mover in movers:
+        _, errors = mover.communicate(timeout=PATIENCE)
+        assert mover.returncode == 0, errors
+
+
+def test_another_user_is_refused_by_the_kernel(
+    pool: engram.Pool, begin: Begin, tmp_path: Path
+) -> None:
     import os  # noqa: PLC0415 - only here
 
     if os.getuid() != 0:

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 
 from engram import _engram
 from engram.batch import Batch
+from engram.errors import ExistsError, NotFoundError
 from engram.fsspec.change import check_way
 from engram.fsspec.entry import BLOB, GROUP, missing
-from engram.fsspec.errors import FileTakenError, NoGroupError, NotEmptyError, Told
+from engram.fsspec.errors import (
+    FileBusyError,
+    FileTakenError,
+    NoGroupError,
+    NotEmptyError,
+    Told,
+)
 
 if TYPE_CHECKING:
     from engram.fsspec.place import Place
@@ -51,8 +58,12 @@ def _move(old: Place, new: Place) -> None:
         elif found[0] != BLOB or there[0] != BLOB:
             raise taken(old.path, new.path)
         else:
-            _engram.delete(*at(new), new.inner)
-        _engram.rename(*at(old), old.inner, new.inner)
+            with contextlib.suppress(NotFoundError):  # another process has just removed it
+                _engram.delete(*at(new), new.inner)
+        try:
+            _engram.rename(*at(old), old.inner, new.inner)
+        except ExistsError as error:  # another process has just made it: look again
+            raise FileBusyError(f"{new.path} was made while {old.path} was moved to it") from error
 
 
 def remove_empty(place: Place) -> None:

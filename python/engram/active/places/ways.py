@@ -11,6 +11,8 @@ there. So a process that dies while it moves an object leaves that where it was.
 the copy, or the next collection does.
 """
 
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -135,24 +137,33 @@ def has_arrived(home: Home, gid: int) -> bool:
         return False
 
 
-def end_of(home: Home, gid: int) -> tuple[Home, int]:
-    """Give where an object is.
+def way_of(home: Home, gid: int) -> Iterator[tuple[Home, int]]:
+    """Give each place on the way to where an object is, from here on.
 
     Raises
     ------
     NotFoundError
         If it is gone, or a pool on the way is.
     CorruptError
-        If notes lead in a circle.
+        If notes lead in a circle. An object that is moved to and fro meanwhile leads back to a
+        place too, but not each time.
 
     """
-    passed = set()
-    while (following := next_of(home, gid)) is not None:
-        if (home.key, gid) in passed:
-            raise CorruptError(f"the notes of moved objects lead in a circle, at {gid:#x}")
-        passed.add((home.key, gid))
+    passed: Counter[tuple[Any, int]] = Counter()
+    following: tuple[Home, int] | None = (home, gid)
+    while following is not None:
         home, gid = following
-    return home, gid
+        yield home, gid
+        following = next_of(home, gid)
+        passed[home.key, gid] += 1
+        if following is not None and passed[home.key, gid] > MOST_TRIES:
+            raise CorruptError(f"the notes of moved objects lead in a circle, at {gid:#x}")
+
+
+def end_of(home: Home, gid: int) -> tuple[Home, int]:
+    """Give where an object is; errors are those of its way."""
+    *_, end = way_of(home, gid)
+    return end
 
 
 def settle(home: Home, gid: int) -> bool:
@@ -196,18 +207,14 @@ def settle_end(home: Home, gid: int) -> bool:
 
 def leads_to_nothing(home: Home, gid: int) -> bool:
     """Tell whether it is a note of an object that is gone; of what cannot be asked it is not."""
-    passed = set()
-    while (home.key, gid) not in passed:
-        passed.add((home.key, gid))
-        try:
-            home.notes(gid, CLASS)
-        except NotFoundError:
-            return True
-        try:
-            following = next_of(home, gid)
-        except (AccessError, BusyError, NotFoundError):
-            return False
-        if following is None:
-            return False
-        home, gid = following
-    return True
+    try:
+        for there, number in way_of(home, gid):
+            try:
+                there.notes(number, CLASS)
+            except NotFoundError:
+                return True
+    except CorruptError:
+        return True
+    except (AccessError, BusyError, NotFoundError):
+        pass
+    return False
