@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
+import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +170,29 @@ def test_a_publication_waits_for_memory_that_is_written_and_says_which(rig: Rig)
         memory.clear()
         assert published.result().sealed
     np.testing.assert_array_equal(here["U"][50:], np.full((50, 100), 5.0))
+
+
+def test_a_publication_that_waits_can_be_interrupted(rig: Rig) -> None:
+    rig.serve(0)
+    here = rig.open(0)
+    made = here.create_array("U", (100, 100), parts=(20, 1))
+    memory = [part.array for part in made.local_parts()]
+    interrupt = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        made.publish(timeout=86_400)
+    interrupt.join()
+    memory.clear()
+    assert made.publish().sealed
+
+
+@pytest.mark.parametrize("timeout", ["x", None, True, -1, float("nan"), float("inf")])
+def test_a_publication_refuses_a_timeout_that_is_none(rig: Rig, timeout: Any) -> None:
+    rig.serve(0)
+    made = rig.open().create_array("U", (10,))
+    with pytest.raises(engram.ArgumentError, match=f"timeout {timeout!r} cannot be waited for"):
+        made.publish(timeout=timeout)
+    assert made.publish(timeout=0).sealed
 
 
 def test_a_part_is_at_several_hosts_and_read_on_where_one_is_gone(rig: Rig) -> None:

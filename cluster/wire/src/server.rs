@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
 use tokio::sync::watch::{Receiver, Sender, channel};
 
 use crate::error::{Error, Result};
@@ -137,6 +138,7 @@ impl Server {
         let acceptor = tls.map(|tls| tokio_rustls::TlsAcceptor::from(Arc::clone(&tls.server)));
         let shared = connection::Shared {
             guests: Arc::new(guests::Guests::new(&limits)),
+            refusing_users: Semaphore::new(connection::REFUSING_USERS),
             tls: tls.cloned().zip(acceptor),
             limits,
             handler,

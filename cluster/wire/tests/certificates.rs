@@ -310,18 +310,25 @@ fn a_user_takes_its_share_and_members_are_answered_beside_it() {
     let address = server.address().to_string();
     let ask = |who: Credentials| {
         let address = address.clone();
-        std::thread::spawn(move || get(Some(&who), &address).map(|body| body == b"answered"))
+        std::thread::spawn(move || {
+            let client = Client::new(Some(&Tls::new(&who).unwrap()));
+            let answer = client.get(&address, "/", &Ask::default()).unwrap();
+            (answer.status, String::from_utf8(answer.body).unwrap())
+        })
     };
     // Of four handlers a user has one, of 16 connections four.
-    let users: Vec<_> = (0..4).map(|_| ask(authority.user(1000).unwrap())).collect();
+    let mut users: Vec<_> = (0..5).map(|_| ask(authority.user(1000).unwrap())).collect();
     enters.recv().unwrap();
-    common::until(|| server.connections() == 4);
-    let refused = ask(authority.user(1000).unwrap()).join().unwrap();
-    assert!(matches!(refused, Err(Error::Broken(_))), "{refused:?}");
+    common::until(|| users.iter().any(std::thread::JoinHandle::is_finished));
+    let fifth = users.iter().position(std::thread::JoinHandle::is_finished).unwrap();
+    let refused = users.swap_remove(fifth).join().unwrap();
+    assert_eq!(refused.0, 503);
+    assert!(refused.1.ends_with("close some, or have fewer\n"), "{refused:?}");
+    let answered = (200, "answered".to_owned());
     let other = ask(authority.user(1001).unwrap());
     enters.recv().unwrap();
     for _ in 0..3 {
-        assert_eq!(ask(authority.member("n2", &["127.0.0.1"]).unwrap()).join().unwrap(), Ok(true));
+        assert_eq!(ask(authority.member("n2", &["127.0.0.1"]).unwrap()).join().unwrap(), answered);
     }
     // The first user's others have waited all the while.
     assert!(enters.try_recv().is_err());
@@ -329,9 +336,9 @@ fn a_user_takes_its_share_and_members_are_answered_beside_it() {
         release.send(()).unwrap();
     }
     for one in users.into_iter().chain([other]) {
-        assert_eq!(one.join().unwrap(), Ok(true));
+        assert_eq!(one.join().unwrap(), answered);
     }
     // What was taken is given back.
     release.send(()).unwrap();
-    assert_eq!(ask(authority.user(1000).unwrap()).join().unwrap(), Ok(true));
+    assert_eq!(ask(authority.user(1000).unwrap()).join().unwrap(), answered);
 }

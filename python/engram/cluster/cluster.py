@@ -319,6 +319,17 @@ class Cluster:
     def _nodes(self) -> list[dict[str, Any]]:
         return [json.loads(text) for text in self._native.nodes()]
 
+    def _has(self, home: Any) -> bool:
+        """Tell whether a home is of this host's node; its pool is not opened for that."""
+        if self._pool is not None:
+            return bool(home.key[0] == self._pool.uuid)
+        if self._path is None or self.node is None or home.is_far:
+            return False
+        try:
+            return Path(home.pool_path).samefile(self._path)
+        except OSError:
+            return False
+
     def _serving_homes(self) -> list[Any]:
         return homes.serving_homes(self)
 
@@ -722,7 +733,7 @@ def _home_named(backend: Any) -> Any:
 def _location_of(home: Any) -> str | None:
     """Name a home of this host as other nodes of its cluster do."""
     for cluster in list(_all_open):
-        if cluster.node is not None and home.key[0] == cluster.pool.uuid:
+        if cluster.node is not None and cluster._has(home):
             return homes.location_of(cluster, cluster.node, home.key[1])
     return None
 
@@ -732,8 +743,7 @@ def _check_alias(home: Any, alias: str, gid: int | None) -> None:
     if home.key[1] != "default":  # aliases are looked for in this one alone
         return
     for cluster in list(_all_open):
-        is_own = cluster.node is not None and home.key[0] == cluster.pool.uuid
-        if is_own or getattr(home, "cluster", None) is cluster:
+        if cluster._has(home) or getattr(home, "cluster", None) is cluster:
             homes.check_alias(cluster, home, alias, gid)
             return
 

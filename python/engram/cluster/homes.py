@@ -371,30 +371,44 @@ def home_in(cluster: "Cluster", uuid: str, namespace: str) -> NodeHome | None:
         return known
     for member in cluster._nodes():
         if member["pool"] == uuid and member["node"] != cluster.node:
-            made = NodeHome(cluster, member["node"], uuid, member["path"], namespace)
-            cluster._homes[uuid, namespace] = made
-            return made
+            return _far_home(cluster, member, namespace)
     return None
+
+
+def _far_home(cluster: "Cluster", member: dict[str, Any], namespace: str) -> NodeHome:
+    """Give the home of another node's pool, as the map tells of the node."""
+    uuid = member["pool"]
+    known = cluster._homes.get((uuid, namespace))
+    if known is None:
+        known = NodeHome(cluster, member["node"], uuid, member["path"], namespace)
+        cluster._homes[uuid, namespace] = known
+    return known
 
 
 def home_of_node(cluster: "Cluster", node: str, namespace: str = "default") -> Any:
     """Give the home of a node, by its uuid or host: this process's own if it is this host's."""
-    found = [each for each in cluster._nodes() if node in {each["node"], each["host"]}]
+    nodes = cluster._nodes()
+    found = [each for each in nodes if node in {each["node"], each["host"]}]
     if not found:
-        known = ", ".join(f"{each['host']} ({each['node']})" for each in cluster._nodes())
+        known = ", ".join(f"{each['host']} ({each['node']})" for each in nodes)
         raise NotFoundError(f"{node!r} is no node of {cluster.name!r}: it has {known or 'none'}")
     if len(found) > 1:
         raise ArgumentError(f"{node!r} has several nodes of {cluster.name!r}: name one by its uuid")
-    if found[0]["node"] == cluster.node:
+    return _home_at(cluster, found[0], namespace)
+
+
+def _home_at(cluster: "Cluster", member: dict[str, Any], namespace: str = "default") -> Any:
+    """Give the home of a node as the map tells of it: this process's own if it is this host's."""
+    if member["node"] == cluster.node:
         pool = cluster.pool
         return home_of(pool if namespace == "default" else pool.namespaces[namespace])
-    return home_in(cluster, found[0]["pool"], namespace)
+    return _far_home(cluster, member, namespace)
 
 
 def serving_homes(cluster: "Cluster") -> list[Any]:
     """Give the homes of the nodes that serve, this host's own first."""
-    nodes = [each["node"] for each in cluster._nodes() if each["state"] == "serving"]
-    return sorted((home_of_node(cluster, each) for each in nodes), key=lambda home: home.is_far)
+    serving = [each for each in cluster._nodes() if each["state"] == "serving"]
+    return sorted((_home_at(cluster, each) for each in serving), key=lambda home: home.is_far)
 
 
 def _having(cluster: "Cluster", alias: str, asked: list[Any]) -> list[tuple[Any, int]]:
@@ -481,17 +495,15 @@ def check_alias(cluster: "Cluster", home: Any, alias: str, gid: int | None) -> N
     try:
         others = [each for each in serving_homes(cluster) if each.key[0] != home.key[0]]
         found = _having(cluster, alias, others)
+        own = _object_at(home, gid) if found and gid is not None else None
+        taken = [there for there, number in found if _object_at(there, number) != own]
     except (AccessError, CoordinatorError, NodeAwayError):
-        return  # without TLS nobody is asked, and who is away may have it: nobody knows
-    if not found:
-        return
-    own = None if gid is None else _object_at(home, gid)
-    for there, number in found:
-        if _object_at(there, number) != own:
-            raise AliasTakenError(
-                f"the alias {alias!r} is taken by an object of {there.location}: choose another, "
-                f"or delete_alias({alias!r}) there first"
-            )
+        return  # without TLS nobody is asked, and a node that is away may have it: nobody knows
+    if taken:
+        raise AliasTakenError(
+            f"the alias {alias!r} is taken by an object of {taken[0].location}: choose another, "
+            f"or delete_alias({alias!r}) there first"
+        )
 
 
 def far_again(opened: Any, facts: tuple[Any, ...], place: tuple[Any, ...]) -> ActiveObject:
@@ -506,5 +518,5 @@ def home_again(opened: Any, facts: tuple[Any, ...], key: tuple[str, str]) -> Any
     cluster = opened(*facts)
     for member in cluster._nodes():
         if member["pool"] == key[0]:
-            return home_of_node(cluster, member["node"], key[1])
+            return _home_at(cluster, member, key[1])
     raise NotFoundError(f"no node of {cluster.name!r} has the pool {key[0]}")

@@ -99,6 +99,23 @@ def check_deadline(deadline: float) -> float:
     return float(deadline)
 
 
+def check_timeout(timeout: float) -> float:
+    """Give how long one call waits, in seconds, if that can be; 0 does not wait.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no number, below 0, or more than a day.
+
+    """
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if not is_number or not 0 <= timeout <= DEADLINE_MOST_S:
+        raise ArgumentError(
+            f"timeout {timeout!r} cannot be waited for: give seconds, from 0 to {DEADLINE_MOST_S:g}"
+        )
+    return float(timeout)
+
+
 def folder() -> Path:
     """Give the folder of these files."""
     base = os.environ.get("XDG_STATE_HOME")

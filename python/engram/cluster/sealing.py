@@ -10,14 +10,16 @@ published: that is waited for.
 from __future__ import annotations
 
 import json
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engram.cluster import values
 from engram.cluster.boxes import Box, decoded, raw_of
+from engram.cluster.known import check_timeout
 from engram.cluster.making import Holder, Made, Making, Places, give_back, may_be_published
 from engram.cluster.natives import native
 from engram.errors import ArgumentError, BusyError, ConflictError, ExistsError, NotFoundError
@@ -37,13 +39,14 @@ def seal(cluster: Cluster, path: str, timeout: float) -> None:
     NotFoundError
         If there is none of this name.
     ArgumentError
-        If it is a group, or lies below one.
+        If it is a group, or lies below one, or `timeout` is no number of seconds from 0 to a day.
     BusyError
         If a process has memory of it for writing by then, or goes on to seal it.
     ConflictError
         If somebody else replaces it meanwhile.
 
     """
+    timeout = check_timeout(timeout)
     draft = cluster._native.draft([path])
     found = cluster._native.look_up(path)
     if found is None:
@@ -60,14 +63,9 @@ def seal(cluster: Cluster, path: str, timeout: float) -> None:
     holders: list[Holder] = [(each["node"], each["member"]) for each in manifest["holders"]]
     parts = list(enumerate(manifest["parts"]))
 
-    waits = _Waits(path, timeout, time.monotonic() + timeout)
-
-    def summed(numbered: tuple[int, dict[str, Any]]) -> int:
-        number, part = numbered
-        return _sum(cluster, waits, holders[part["h"][0]], uuid, number)
-
-    with ThreadPoolExecutor(_AT_ONCE) as at_once:
-        sums = list(at_once.map(summed, parts))
+    sums = _Summing(cluster, path, uuid, timeout).all(
+        [(number, holders[part["h"][0]]) for number, part in parts]
+    )
     making = Making(path, uuid, draft.maker, draft.begun)
     copies: list[Made] = []
     is_asked = False
@@ -82,31 +80,48 @@ def seal(cluster: Cluster, path: str, timeout: float) -> None:
         raise
 
 
-class _Waits(NamedTuple):
-    """Which array is sealed, and how long and until when parts that are written are waited for."""
+class _Summing:
+    """Holders sum up the parts of one array, each once nobody writes it any more.
 
-    path: str
-    timeout: float
-    until: float
+    The first error ends it, and so does an interrupt: what is still waited for then is given up.
+    """
 
+    def __init__(self, cluster: Cluster, path: str, uuid: str, timeout: float) -> None:
+        self._cluster = cluster
+        self._path = path
+        self._uuid = uuid
+        self._timeout = timeout
+        self._until = time.monotonic() + timeout
+        self._given_up = threading.Event()
 
-def _sum(cluster: Cluster, waits: _Waits, holder: Holder, uuid: str, number: int) -> int:
-    """Have a holder sum a part up, once nobody writes it."""
-    while True:
-        try:
-            return cluster._native.seal_part(holder, uuid, number)
-        except BusyError as error:
-            if type(error) is not BusyError:  # it is not that of memory that is written
+    def all(self, parts: list[tuple[int, Holder]]) -> list[int]:
+        """Give the sums of parts, each by its number and its first holder."""
+        with ThreadPoolExecutor(_AT_ONCE) as at_once:
+            try:
+                sums = [at_once.submit(self._sum, *part) for part in parts]
+                for each in as_completed(sums):
+                    each.result()
+            except BaseException:
+                self._given_up.set()
+                at_once.shutdown(wait=False, cancel_futures=True)
                 raise
-            if time.monotonic() < waits.until:
-                continue
-            hosts = {each.node: each.host for each in cluster.members}
-            who = str(error).partition(" is locked by ")[2].partition(": waited")[0]
-            raise BusyError(
-                f"part {number} of {waits.path!r} on {hosts.get(holder[0], holder[0])} is still "
-                f"written after {waits.timeout:g} s, by {who or 'somebody'}: let go of each array "
-                "that part.array gave, and publish again; or wait longer (timeout=)"
-            ) from error
+        return [each.result() for each in sums]
+
+    def _sum(self, number: int, holder: Holder) -> int:
+        while True:
+            try:
+                return self._cluster._native.seal_part(holder, self._uuid, number)
+            except BusyError as error:
+                if type(error) is not BusyError:  # it is not that of memory that is written
+                    raise
+                if time.monotonic() >= self._until or self._given_up.wait(_AGAIN_S):
+                    hosts = {each.node: each.host for each in self._cluster.members}
+                    raise BusyError(
+                        f"part {number} of {self._path!r} on {hosts.get(holder[0], holder[0])} is "
+                        f"still written after {self._timeout:g} s: let go of each array that "
+                        "part.array gave, and publish again; or wait longer (timeout=). There: "
+                        f"{error}"
+                    ) from error
 
 
 def _copy(

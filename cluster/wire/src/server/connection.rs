@@ -10,7 +10,9 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::sync::watch::{Receiver, Sender};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -31,14 +33,20 @@ use crate::tls::Tls;
 const OWN: [&str; 4] = ["content-length", "transfer-encoding", "connection", "date"];
 /// How many connections at once are told that there are too many.
 const REFUSING: usize = 64;
+/// How many connections of users at once are told so: they hold places meanwhile.
+pub(crate) const REFUSING_USERS: usize = 4;
 const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 21\r\n\
     Connection: close\r\n\r\ntoo many connections\n";
+const USER_REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 79\r\n\
+    Connection: close\r\n\r\n\
+    this user has its share of connections to this node: close some, or have fewer\n";
 
 /// What all connections of a server share.
 pub(crate) struct Shared {
     pub(crate) tls: Option<(Tls, TlsAcceptor)>,
     pub(crate) limits: Limits,
     pub(crate) guests: Arc<Guests>,
+    pub(crate) refusing_users: Semaphore,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) stopped: Receiver<bool>,
     pub(crate) open: Sender<usize>,
@@ -111,6 +119,17 @@ async fn refuse(tcp: TcpStream) {
     }
 }
 
+/// Says that a user has its share; see [`refuse`]. A few connections at a time are told.
+async fn refuse_user(mut stream: Stream, place: &Place) {
+    let Ok(_turn) = place.0.refusing_users.try_acquire() else { return };
+    let Stream::Tls(stream) = &mut stream else { return };
+    if stream.write_all(USER_REFUSAL).await.is_err() || stream.shutdown().await.is_err() {
+        return;
+    }
+    let mut scrap = [0; 4096];
+    while stream.read(&mut scrap).await.is_ok_and(|read| read > 0) {}
+}
+
 async fn serve(tcp: TcpStream, address: SocketAddr, place: Place) {
     let shared = &place.0;
     let (stream, peer) = match &shared.tls {
@@ -127,7 +146,10 @@ async fn serve(tcp: TcpStream, address: SocketAddr, place: Place) {
     let guest = match &peer {
         Some(Identity { who: Who::User(uid), .. }) => match Guests::enter(&shared.guests, *uid) {
             Some(guest) => Some(guest),
-            None => return,
+            None => {
+                let _told = timeout(Duration::from_secs(1), refuse_user(stream, &place)).await;
+                return;
+            }
         },
         _ => None,
     };
