@@ -385,3 +385,44 @@ def test_too_many_boxes_are_refused_before_there_is_memory_for_them(
         assert most < 64 << 20
     vast[diagonal[:3], diagonal[3:6]] = 3
     np.testing.assert_array_equal(vast[:3, 3:6], np.eye(3) * 3)
+
+
+def test_what_a_property_says_of_itself_is_told(rig: Rig, handles: Handles) -> None:
+    del handles
+    group = engram.open(rig.folder / "node0")["mine"]
+    group.create_array("chunked", data=WIDE, chunks=(2, 2), overwrite=True)
+    far = rig.open(1)["mine/chunked"]
+    with pytest.raises(AttributeError, match=r"'mine/chunked' is chunked.*chunks=\.\.\."):
+        far.chunks  # noqa: B018 - that there is none is the test
+    np.testing.assert_array_equal(far[...], WIDE)
+
+
+def test_values_are_fetched_once_and_not_before_a_write_is_refused(
+    rig: Rig, handles: Handles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = np.array(["a", "b"], np.dtypes.StringDType())
+    engram.open(rig.folder / "node0")["mine"].create_array("texts", data=words, overwrite=True)
+    far, parts, texts = handles["far"]["wide"], handles["parts"]["wide"], rig.open(1)["mine/texts"]
+    fetched: list[Any] = []
+    for kind in {type(far), type(parts)}:
+
+        def counted(array: Any, key: Any, kept: Any = kind.__getitem__) -> Any:
+            fetched.append(array)
+            return kept(array, key)
+
+        monkeypatch.setattr(kind, "__getitem__", counted)
+    far += 1
+    np.multiply(far, far, out=far, where=far > 3)
+    assert len(fetched) == 3  # one is the comparison's
+    np.multiply(WIDE, 2, out=far)
+    assert len(fetched) == 3
+    refused: list[Callable[[], Any]] = [
+        lambda: parts.__iadd__(1),
+        lambda: np.add(far, far, out=parts),
+        lambda: np.add.at(parts, 0, far),
+        lambda: np.add(texts, texts, out=texts),
+    ]
+    for do in refused:
+        with pytest.raises(engram.ArgumentError):
+            do()
+    assert len(fetched) == 3
