@@ -426,3 +426,13 @@ def test_values_are_fetched_once_and_not_before_a_write_is_refused(
         with pytest.raises(engram.ArgumentError):
             do()
     assert len(fetched) == 3
+
+
+def test_a_group_with_a_table_shows_itself(rig: Rig, handles: Handles) -> None:
+    del handles
+    engram.open(rig.folder / "node0")["mine"].create_table("rows", {"a": [1, 2]}, overwrite=True)
+    for number in (0, 1):
+        card = rig.open(number)["mine"]._repr_html_()
+        assert "blob" in card
+        assert "float64" in card
+        assert ("rows" in card) or number
