@@ -104,3 +104,16 @@ def test_numpy_bytes_are_an_array_not_a_blob(pool: engram.Pool) -> None:
     pool["x"] = np.bytes_(b"abc")
     assert isinstance(pool["x"], engram.Array)
     assert pool["x"][()] == b"abc"
+
+
+def test_a_bool_is_no_place_of_a_byte(pool: engram.Pool) -> None:
+    blob = pool.create_blob("b", b"abc")
+    for key in (True, False, np.True_):
+        with pytest.raises(engram.ArgumentError, match=f"indexed by .*{bool(key)}"):
+            blob[key]
+
+
+def test_writes_bytes_that_lie_apart(pool: engram.Pool) -> None:
+    blob = pool.create_blob("b", b"abcde")
+    blob[:3] = memoryview(b"xaybzc")[::2]
+    assert blob[...] == b"xyzde"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -178,6 +179,13 @@ WRITES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "a mask of rows": ("wide", put_at(np.arange(6) > 3, -1.0)),
     "steps": ("wide", put_at((slice(None, None, 2), slice(None, None, -3)), 6.0)),
     "nothing": ("wide", put_at(slice(3, 3), 6.0)),
+    "nothing by False": ("wide", put_at(False, 6.0)),
+    "nothing of a row by False": ("wide", put_at((False, 1), 6.0)),
+    "all by True": ("wide", put_at(True, 6.0)),
+    "two ellipses": ("wide", put_at((..., ...), 6.0)),
+    "a new axis": ("wide", put_at((None, 1), 6.0)),
+    "points side by side": ("wide", put_at(([1, 1, 1, 2], [0, 3, 1, 0]), [5.0, 6.0, 7.0, 8.0])),
+    "points that occur twice": ("wide", put_at(([1, 1], [2, 2]), [5.0, 6.0])),
     "many rows": ("large", put_at(slice(0, 200, 7), 6.0)),
     "one's own values": ("wide", lambda a: put_at(slice(0, 2), a[4:6])(a)),
     "a value that does not fit": ("wide", put_at(1, [1.0, 2.0])),
@@ -194,6 +202,9 @@ WRITES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "in place": ("wide", added),
     "in place of another kind": ("small", lambda a: a.__imul__(1.5)),
     "at": ("wide", added_at),
+    "in place of one's own": ("wide", lambda a: np.multiply(a, a, out=a)[...]),
+    "where something is": ("wide", lambda a: np.add(a, 1, out=a, where=WIDE > 5)[...]),
+    "a sum": ("single", lambda a: np.add.reduce(SMALL, out=a)[...]),
     "an attribute": ("wide", lambda a: a.attrs.update(late="b", early=2) or list(a.attrs)),
     "no attribute": ("wide", lambda a: operator.delitem(a.attrs, "no")),
     "masked values as an attribute": ("wide", lambda a: operator.setitem(a.attrs, "m", MASKED)),
@@ -217,6 +228,22 @@ BLOBS: dict[str, Callable[[Any], Any]] = {
     "write all": lambda b: operator.setitem(b, Ellipsis, b"y" * 200) or b[...],
     "write too much": lambda b: operator.setitem(b, slice(2, 4), b"ZZZ"),
     "write too little": lambda b: operator.setitem(b, Ellipsis, b"ZZZ"),
+    **{f"at {key!r}": at(key) for key in (True, np.False_, (1,), (slice(2),))},
+    **{f"write {key!r}": put_at(key, 7) for key in ((), (3,), True, False, None, [1, 3], 900, "a")},
+    **{f"write {key!r}": put_at(key, 7) for key in (slice(None, None, 2), slice(9, 5))},
+    **{f"write {value!r} as one": put_at(0, value) for value in (300, -1, 7.5, "x", b"z", b"")},
+    **{
+        f"write {value!r}": put_at(slice(3), value) for value in (300, -1, [1, 2], "abc", [1, 2, 3])
+    },
+    "write one beyond": put_at(-201, b"z"),
+    "write too large numbers": put_at(slice(3), np.array([1, 2, 300])),
+    "write all by an empty tuple": put_at((), b"y" * 200),
+    "write steps": put_at(slice(None, None, 2), b"y" * 100),
+    "write too few steps": put_at(slice(None, None, 2), b"y" * 99),
+    "write backwards": put_at(slice(3, 0, -1), b"xyz"),
+    "write where a mask is": put_at(np.arange(200) % 3 == 0, 7),
+    "write bytes with gaps": put_at(slice(3), memoryview(b"xaybzc")[::2]),
+    "write wide items": put_at(slice(4), memoryview(np.array([1, 2], "i2").data)),
 }
 
 
@@ -313,3 +340,99 @@ def test_a_write_that_selects_nothing_of_a_single_value_leaves_it(handles: Handl
     assert single[()] == before
     single[True] = 9
     assert single[()] == 9
+
+
+def test_a_write_that_failed_midway_leaves_a_handle_that_tells_the_truth(
+    handles: Handles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("small", SMALL + 1), ("blob", b"abcde")):
+        far, own = handles["far"][name], handles["own"][name]
+        store, begun = far._store, list[Any]()
+
+        def fail_later(*given: Any, store: Any = store, begun: list[Any] = begun) -> None:
+            begun.append(given)
+            if len(begun) > 1:
+                raise engram.BusyError("the second box is not written")
+            store(*given)
+
+        monkeypatch.setattr(far, "_store", fail_later)
+        with pytest.raises(engram.BusyError, match="the second box"):
+            far[:10:2] = value[:5:1] if name == "blob" else value[::2]
+        assert len(begun) == 2
+        written = 97 if name == "blob" else 1
+        assert (own[0], far[0]) == (written, written)
+        same(far[...], own[...])
+
+
+def test_too_many_boxes_are_refused_before_there_is_memory_for_them(
+    rig: Rig, handles: Handles
+) -> None:
+    side = 20_000
+    group = engram.open(rig.folder / "node0")["mine"]
+    del handles
+    group.create_array("vast", shape=(side, side), dtype="f8", chunks=(1000, 1000), overwrite=True)
+    vast = rig.open(1)["mine/vast"]
+    diagonal = np.arange(side)
+    keys: list[Any] = [(diagonal, diagonal[::-1]), (slice(None, None, 2), slice(None, None, 2))]
+    for key in keys:
+        tracemalloc.start()
+        try:
+            with pytest.raises(engram.ArgumentError, match=r"'mine/vast' selects .*000 boxes"):
+                vast[key] = 3
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert most < 64 << 20
+    vast[diagonal[:3], diagonal[3:6]] = 3
+    np.testing.assert_array_equal(vast[:3, 3:6], np.eye(3) * 3)
+
+
+def test_what_a_property_says_of_itself_is_told(rig: Rig, handles: Handles) -> None:
+    del handles
+    group = engram.open(rig.folder / "node0")["mine"]
+    group.create_array("chunked", data=WIDE, chunks=(2, 2), overwrite=True)
+    far = rig.open(1)["mine/chunked"]
+    with pytest.raises(AttributeError, match=r"'mine/chunked' is chunked.*chunks=\.\.\."):
+        far.chunks  # noqa: B018 - that there is none is the test
+    np.testing.assert_array_equal(far[...], WIDE)
+
+
+def test_values_are_fetched_once_and_not_before_a_write_is_refused(
+    rig: Rig, handles: Handles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = np.array(["a", "b"], np.dtypes.StringDType())
+    engram.open(rig.folder / "node0")["mine"].create_array("texts", data=words, overwrite=True)
+    far, parts, texts = handles["far"]["wide"], handles["parts"]["wide"], rig.open(1)["mine/texts"]
+    fetched: list[Any] = []
+    for kind in {type(far), type(parts)}:
+
+        def counted(array: Any, key: Any, kept: Any = kind.__getitem__) -> Any:
+            fetched.append(array)
+            return kept(array, key)
+
+        monkeypatch.setattr(kind, "__getitem__", counted)
+    far += 1
+    np.multiply(far, far, out=far, where=far > 3)
+    assert len(fetched) == 3  # one is the comparison's
+    np.multiply(WIDE, 2, out=far)
+    assert len(fetched) == 3
+    refused: list[Callable[[], Any]] = [
+        lambda: parts.__iadd__(1),
+        lambda: np.add(far, far, out=parts),
+        lambda: np.add.at(parts, 0, far),
+        lambda: np.add(texts, texts, out=texts),
+    ]
+    for do in refused:
+        with pytest.raises(engram.ArgumentError):
+            do()
+    assert len(fetched) == 3
+
+
+def test_a_group_with_a_table_shows_itself(rig: Rig, handles: Handles) -> None:
+    del handles
+    engram.open(rig.folder / "node0")["mine"].create_table("rows", {"a": [1, 2]}, overwrite=True)
+    for number in (0, 1):
+        card = rig.open(number)["mine"]._repr_html_()
+        assert "blob" in card
+        assert "float64" in card
+        assert ("rows" in card) or number

@@ -98,15 +98,14 @@ class Blob(Handle):
             If `key` is no integer, slice or `...`.
 
         """
-        if key is Ellipsis or key == ():
+        key = read_by(key)
+        if key is Ellipsis:
             return _engram.read_blob(self._namespace, self._id)
-        if isinstance(key, slice):
-            if key.step in {None, 1}:
-                return _engram.read_blob(self._namespace, self._id, key)
-            return _engram.read_blob(self._namespace, self._id)[key]
-        if isinstance(key, int | np.integer):
+        if not isinstance(key, slice):
             return int(self.view()[key])
-        raise ArgumentError(f"a blob cannot be indexed by {key!r}: use an integer, a slice or ...")
+        if key.step in {None, 1}:
+            return _engram.read_blob(self._namespace, self._id, key)
+        return _engram.read_blob(self._namespace, self._id)[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write bytes in place, as many as `key` selects; `open_file` also changes the size.
@@ -121,16 +120,8 @@ class Blob(Handle):
             If the pool was opened with mode "r".
 
         """
-        if isinstance(value, bytes | bytearray | memoryview):
-            value = np.frombuffer(value, np.uint8)
-            selected = range(self.nbytes) if key is Ellipsis else None
-            if isinstance(key, slice):
-                selected = range(self.nbytes)[key]
-            if selected is not None and len(selected) != len(value):
-                raise ArgumentError(
-                    f"{len(value)} bytes cannot be written over {len(selected)}: in place a blob "
-                    "keeps its size; replace it with group[name] = bytes, or use open_file"
-                )
+        if is_bytes(value):
+            value = as_items(key, value, self.nbytes, ", or use open_file")
         self._as_array()[key] = value
 
     def view(self, mode: str = "r") -> NDArray[np.uint8]:
@@ -162,3 +153,49 @@ class Blob(Handle):
 
 
 makers[2] = Blob
+
+
+def read_by(key: Any) -> Any:
+    """Give the integer, the slice or the `...` that a blob is read by, wherever it lies.
+
+    Raises
+    ------
+    ArgumentError
+        If `key` is none of these. A bool is none: it would select all, or nothing.
+
+    """
+    if key is Ellipsis or (isinstance(key, tuple) and not key):
+        return Ellipsis
+    if isinstance(key, slice) or (
+        isinstance(key, int | np.integer) and not isinstance(key, bool | np.bool_)
+    ):
+        return key
+    raise ArgumentError(f"a blob cannot be indexed by {key!r}: use an integer, a slice or ...")
+
+
+def is_bytes(value: Any) -> bool:
+    """Whether something is bytes, and is written into a blob as they are."""
+    return isinstance(value, bytes | bytearray | memoryview)
+
+
+def as_items(key: Any, value: Any, nbytes: int, instead: str = "") -> NDArray[np.uint8]:
+    """Give bytes as the items that are written to `[key]` of a blob of this size.
+
+    Raises
+    ------
+    ArgumentError
+        If there are more or fewer than `key` selects.
+
+    """
+    if isinstance(value, memoryview) and not value.c_contiguous:
+        value = value.tobytes()
+    items = np.frombuffer(value, np.uint8)
+    selected = range(nbytes) if key is Ellipsis else None
+    if isinstance(key, slice):
+        selected = range(nbytes)[key]
+    if selected is not None and len(selected) != len(items):
+        raise ArgumentError(
+            f"{len(items)} bytes cannot be written over {len(selected)}: in place a blob keeps its "
+            f"size; replace it with group[name] = bytes{instead}"
+        )
+    return items

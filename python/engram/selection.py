@@ -73,7 +73,9 @@ class Selection:
         self.key = tuple(rest)
         self.shape = tuple(len(axis) for axis in self.axes)
         arrays = [inner for inner in rest if isinstance(inner, np.ndarray)]
-        self._by_points = sum(_axes_of(array) for array in arrays) > 1
+        # A False selects nothing, and leaves the axes as they are.
+        is_none = any(isinstance(part, bool | np.bool_) and not part for part in parts)
+        self._by_points = is_none or sum(_axes_of(array) for array in arrays) > 1
 
     def wanted(self) -> NDArray[np.bool_] | None:
         """Return which items of the excerpt are selected; None if all are."""
@@ -82,6 +84,21 @@ class Selection:
         found = np.zeros(self.shape, np.bool_)
         found[self.key] = True
         return found
+
+    def numbers(self) -> NDArray[np.intp] | None:
+        """Return the numbers of the items that are selected, ascending, in the excerpt's order.
+
+        None if all are. It takes memory for what is selected, and not for the whole excerpt.
+        """
+        if not self._by_points:
+            return None
+        found = np.broadcast_to(np.intp(0), self.shape)[self.key]
+        stride = 1
+        for axis, length in reversed([*enumerate(self.shape)]):
+            along = np.arange(length).reshape(-1, *[1] * (len(self.shape) - axis - 1)) * stride
+            found = found + np.broadcast_to(along, self.shape)[self.key]
+            stride *= length
+        return np.unique(found)
 
     def blocks(self, chunks: tuple[int, ...]) -> Iterator[Block]:
         """Yield the boxes that hold the excerpt: each within one chunk along axes with gaps."""

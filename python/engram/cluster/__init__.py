@@ -13,14 +13,14 @@ what lies below groups; bytes travel by HTTP. `cluster.py` is the open cluster, 
 array in parts, `making.py` what is made and published together, as `plans.py` and `batch.py` are
 told, `together.py` what ranks of MPI make together, `sealing.py` the end of what is written in
 place, `blocks.py` and `memory.py` what Dask does, `trees.py` a group whose members lie on one
-node or are spread over several, `far.py` what of it lies elsewhere, `queries.py` what is found in
-all, `scratch.py` pools in memory that go with a process, `nodes.py` how a process takes part in
-serving a node, `known.py` where a process finds what it must know of a cluster, `values.py` what
-manifests say of dtypes and attributes, `alike.py` what handles have in common with a pool's. For
-who operates one, `starting.py` and `plugin.py` have Dask's workers serve, `processes.py` is a
-process that serves until it is stopped, `etcds.py` the etcd that a start brings along,
-`members.py` one of three members, and `operating.py` how a cluster stands, is stopped and loses a
-node for good.
+node or are spread over several, `far.py` what of it lies elsewhere, `excerpts.py` what an index
+selects there for a write, `queries.py` what is found in all, `scratch.py` pools in memory that go
+with a process, `nodes.py` how a process takes part in serving a node, `known.py` where a process
+finds what it must know of a cluster, `values.py` what manifests say of dtypes and attributes,
+`alike.py` what handles have in common with a pool's. For who operates one, `starting.py` and
+`plugin.py` have Dask's workers serve, `processes.py` is a process that serves until it is stopped,
+`etcds.py` the etcd that a start brings along, `members.py` one of three members, and `operating.py`
+how a cluster stands, is stopped and loses a node for good.
 The protocols are native (`cluster/protocol/`), and so is what does them (`cluster/driver/`).
 """
 

@@ -54,7 +54,9 @@ class Alike(ABC):
     if not TYPE_CHECKING:  # checkers are to know what there is not
 
         def __getattr__(self, name: str) -> Any:
-            """Say what is called otherwise in h5py."""
+            """Say what is called otherwise in h5py; or what a property says of itself."""
+            if hasattr(type(self), name):
+                return object.__getattribute__(self, name)
             raise reflexes.of_handle(self, name, is_group=False)
 
     def __dask_tokenize__(self) -> object:
@@ -120,21 +122,43 @@ class AlikeArray(Alike, NDArrayOperatorsMixin):
                 f"{ufunc.__name__} cannot write into {self.path!r} by {method!r}: compute on "
                 "a[...], and assign what comes of it"
             )
-        plain = [_values_of(one) for one in inputs]
-        options = {name: _values_of(one) for name, one in options.items()}
+        for target in targets:
+            target._check_written(...)
+        values = _Values()
+        plain = [values.of(one) for one in inputs]
+        options = {name: values.of(one) for name, one in options.items()}
         if not targets:
             return getattr(ufunc, method)(*plain, **options)
         (target,) = targets
-        options["out"] = (np.array(target),)
+        # What is not computed, as `where` may leave something, stays as it is.
+        is_kept = "where" in options
+        into = np.array(values.of(target)) if is_kept else np.empty(target.shape, target.dtype)
+        options["out"] = (into,)
         target[...] = getattr(ufunc, method)(*plain, **options)
         return target
 
+    def _check_written(self, key: Any) -> None:
+        """Refuse a write that is refused whatever its value is, before a value is fetched."""
+
+
+class _Values:
+    """The values of arrays, each of which is fetched once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, np.ndarray[Any, Any]] = {}
+
+    def of(self, thing: Any) -> Any:
+        """Give the values of an array; of all else the thing itself."""
+        if not isinstance(thing, AlikeArray):
+            return thing
+        if id(thing) not in self._known:
+            self._known[id(thing)] = np.asarray(thing)
+        return self._known[id(thing)]
+
 
 def _compute_at(ufunc: np.ufunc, target: AlikeArray, key: Any, *rest: Any) -> None:
-    found = np.array(target)
-    ufunc.at(found, key, *map(_values_of, rest))
+    target._check_written(key)
+    values = _Values()
+    found = np.array(values.of(target))
+    ufunc.at(found, key, *map(values.of, rest))
     target[key] = found[key]
-
-
-def _values_of(thing: Any) -> Any:
-    return np.asarray(thing) if isinstance(thing, AlikeArray) else thing

@@ -229,6 +229,9 @@ class ClusterArray(AlikeArray):
 
         """
         del value
+        self._check_written(key)
+
+    def _check_written(self, key: Any) -> NoReturn:
         raise ArgumentError(
             f"[{key}] of {self.path!r} cannot be written: an array in parts is replaced as a "
             f"whole, with put({self.path!r}, values), or, if it was made with create_array, each "

@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from engram import _engram, later
+from engram import _engram, blob, later
 from engram.array import converted
 from engram.cluster.alike import Alike, AlikeArray
 from engram.cluster.boxes import Box, bounding
+from engram.cluster.excerpts import Excerpt
 from engram.errors import ArgumentError, BusyError, ConflictError, CorruptError, NotFoundError
-from engram.selection import Selection, field_names
+from engram.selection import field_names
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
     from engram.cluster.trees import ClusterGroup
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BYTE = np.dtype(np.uint8)
 _BOX_BYTES = 64 << 20
 """The largest box that a node is asked for at once."""
 _TRIES_MOST = 100
@@ -112,6 +114,40 @@ class FarObject(Alike):
 
     def _store(self, offsets: list[int], counts: list[int], data: bytes) -> None:
         self._tree.asked(lambda tree: tree.store(self._below(), self._id, offsets, counts, data))
+
+    def _write(self, dtype: np.dtype[Any], shape: tuple[int, ...], key: Any, value: Any) -> None:
+        """Write in place what `key` selects of items of a dtype, in a shape."""
+        with self._fitting(dtype, shape, key):
+            value = converted(dtype, key, value, len(shape))
+            excerpt = Excerpt(key, shape)
+        if excerpt.count > _WRITES_MOST:
+            raise ArgumentError(
+                f"[{key}] of {self.path!r} selects {excerpt.count:,} boxes, and on another node at "
+                f"most {_WRITES_MOST:,} are written by one assignment: read a box around them, "
+                "change it, and assign the box"
+            )
+        with self._fitting(dtype, shape, key):
+            block = np.zeros(excerpt.shape, dtype)
+            block[excerpt.key] = value
+        # If it fails midway, some of it is written: what came with the look-up is no longer true.
+        self._value = None
+        for place, box in excerpt.boxes():
+            for piece in _pieces(box, dtype.itemsize):
+                begins = zip(piece.offsets, box.offsets, place.offsets, strict=True)
+                inside = Box(tuple(at - begin + to for at, begin, to in begins), piece.counts)
+                data = np.ascontiguousarray(block[inside.slices]).tobytes()
+                self._store(list(piece.offsets), list(piece.counts), data)
+
+    @contextmanager
+    def _fitting(self, dtype: np.dtype[Any], shape: tuple[int, ...], key: Any) -> Iterator[None]:
+        """Have numpy's refusals of a value say of what."""
+        try:
+            yield
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ArgumentError(
+                f"the value does not fit into [{key}] of {self.path!r}, of shape {shape} and dtype "
+                f"{dtype}: {error}"
+            ) from error
 
     def _pulled(self, out: Any) -> bytes | None:
         """Read all of the value into memory of its bytes; or give it, if it came as a small one.
@@ -228,45 +264,29 @@ class FarBlob(FarObject):
 
     def __getitem__(self, key: Any) -> Any:
         """Read bytes: `b[...]`, `b[10:20]`; `b[3]` is one byte's value, as with `bytes`."""
-        if key is Ellipsis or key == ():
+        key = blob.read_by(key)
+        if key is Ellipsis:
             return bytes(self)
         if isinstance(key, slice):
             start, stop, step = key.indices(self.nbytes)
             return self._read(start, max(start, stop)) if step == 1 else bytes(self)[key]
-        if isinstance(key, int | np.integer):
-            at = self._place(key)
-            return self._read(at, at + 1)[0]
-        raise _no_index(key)
+        at = self._place(key)
+        return self._read(at, at + 1)[0]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write bytes in place, as many as `key` selects: an integer, a slice or `...`."""
-        places = range(self.nbytes)
-        if isinstance(key, slice):
-            places = places[key]
-        elif isinstance(key, int | np.integer):
-            at = self._place(key)
-            places = range(at, at + 1)
-        elif key is not Ellipsis:
-            raise _no_index(key)
-        if isinstance(value, bytes | bytearray | memoryview):
-            data = bytes(value)
-            if len(data) != len(places):
-                raise ArgumentError(
-                    f"{len(data)} bytes cannot be written over {len(places)}: in place a blob "
-                    "keeps its size; replace it with group[name] = bytes"
-                )
-        else:
-            items = converted(np.dtype(np.uint8), key, value, 1)
-            data = np.broadcast_to(items, len(places)).astype(np.uint8).tobytes()
-        if places.step != 1 and len(places) > 1:
-            raise ArgumentError(
-                f"{self.path!r} lies on another node, where bytes are written that lie together: "
-                f"{key!r} has steps"
-            )
-        self._value = None
-        for at in range(0, len(data), _BOX_BYTES):
-            piece = data[at : at + _BOX_BYTES]
-            self._store([places.start + at], [len(piece)], piece)
+        """Write bytes in place, as many as `key` selects: any index that numpy takes.
+
+        Raises
+        ------
+        ArgumentError
+            If `value` does not fit, or `key` selects too many boxes.
+        IndexError
+            If the index is out of bounds.
+
+        """
+        if blob.is_bytes(value):
+            value = blob.as_items(key, value, self.nbytes)
+        self._write(_BYTE, (self.nbytes,), key, value)
 
     def _place(self, key: Any) -> int:
         at = int(key) + self.nbytes * (int(key) < 0)
@@ -282,10 +302,6 @@ class FarBlob(FarObject):
             return self._whole()
         pieces = range(start, stop, _BOX_BYTES)
         return b"".join(self._load([at], [min(_BOX_BYTES, stop - at)]) for at in pieces)
-
-
-def _no_index(key: Any) -> ArgumentError:
-    return ArgumentError(f"a blob cannot be indexed by {key!r}: use an integer, a slice or ...")
 
 
 class FarArray(FarObject, AlikeArray):
@@ -315,7 +331,10 @@ class FarArray(FarObject, AlikeArray):
 
         """
         if not self._in_one:
-            raise AttributeError(f"{self.path!r} is chunked, and its node does not tell how")
+            raise AttributeError(
+                f"{self.path!r} is chunked, and its node does not tell how: choose boxes of your "
+                "own, such as dask.array.from_array(a, chunks=...)"
+            )
 
     def __getitem__(self, key: Any) -> Any:
         """Read what numpy's index asks for: the smallest box that has it, and of that the rest."""
@@ -353,6 +372,10 @@ class FarArray(FarObject, AlikeArray):
             If the index is out of bounds.
 
         """
+        self._check_written(key)
+        self._write(self.dtype, self.shape, key, value)
+
+    def _check_written(self, key: Any) -> None:
         if self._kind == "strings":
             raise ArgumentError(f"{self.path!r} has strings: store it anew as a whole")
         if self.dtype.names and field_names(key):
@@ -360,67 +383,6 @@ class FarArray(FarObject, AlikeArray):
                 f"{self.path!r} lies on another node, where items are written as a whole: read "
                 f"them, change the fields {field_names(key)}, and assign the items"
             )
-        try:
-            value = converted(self.dtype, key, value, len(self.shape))
-            selection = Selection(key, self.shape)
-            block = np.zeros(selection.shape, self.dtype)
-            block[selection.key] = value
-        except (ValueError, TypeError, OverflowError) as error:
-            raise ArgumentError(
-                f"the value does not fit into [{key}] of {self.path!r}, an array of shape "
-                f"{self.shape} and dtype {self.dtype}: {error}"
-            ) from error
-        if not self.shape and not np.ones((), bool)[key].size:  # a[False] = x
-            return
-        self._value = None
-        for place, box in self._boxes(key, selection):
-            for piece in _pieces(box, self.dtype.itemsize):
-                begins = zip(piece.offsets, box.offsets, place.offsets, strict=True)
-                inside = Box(tuple(at - begin + to for at, begin, to in begins), piece.counts)
-                data = np.ascontiguousarray(block[inside.slices]).tobytes()
-                self._store(list(piece.offsets), list(piece.counts), data)
-
-    def _boxes(self, key: Any, selection: Selection) -> Iterator[tuple[Box, Box]]:
-        """Give the boxes that an index selects, each after where it is in the excerpt."""
-        wanted = selection.wanted()
-        runs = [_runs(axis) for axis in selection.axes]
-        if wanted is None or wanted.all():
-            count = math.prod(map(len, runs))
-            found: Iterable[tuple[tuple[int, int], ...]] = product(*runs)
-        else:
-            found = points = _wanted_runs(wanted, selection.axes[-1])
-            count = len(points)
-        if count > _WRITES_MOST:
-            raise ArgumentError(
-                f"[{key}] of {self.path!r} selects {count:,} boxes, and on another node at most "
-                f"{_WRITES_MOST:,} are written by one assignment: read a box around them, change "
-                "it, and assign the box"
-            )
-        for part in found:
-            place = Box(tuple(at for at, _ in part), tuple(n for _, n in part))
-            corner = zip(selection.axes, place.offsets, strict=True)
-            yield place, Box(tuple(int(axis[at]) for axis, at in corner), place.counts)
-
-
-def _runs(axis: np.ndarray[Any, Any]) -> list[tuple[int, int]]:
-    """Give the runs of neighbours in coordinates that ascend: where each begins, and its length."""
-    ends = [0, *(np.flatnonzero(np.diff(axis) != 1) + 1).tolist(), len(axis)]
-    return [(a, b - a) for a, b in pairwise(ends) if b > a]
-
-
-def _wanted_runs(
-    wanted: np.ndarray[Any, Any], axis: np.ndarray[Any, Any]
-) -> list[tuple[tuple[int, int], ...]]:
-    """Give the runs of neighbours along the last axis of which all items are wanted."""
-    joined = np.zeros_like(wanted)
-    joined[..., 1:] = wanted[..., 1:] & wanted[..., :-1] & (np.diff(axis) == 1)
-    ends = np.ones_like(wanted)
-    ends[..., :-1] = ~joined[..., 1:]
-    firsts, lasts = np.argwhere(wanted & ~joined), np.argwhere(wanted & ends)
-    return [
-        (*((int(at), 1) for at in first[:-1]), (int(first[-1]), int(last[-1] - first[-1]) + 1))
-        for first, last in zip(firsts, lasts, strict=True)
-    ]
 
 
 def _pieces(box: Box, itemsize: int) -> Iterator[Box]:

@@ -6,7 +6,7 @@ its bytes in base64; text is kept as text, so that people can read it.
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,27 +127,64 @@ def item_bytes(fill: Any, dtype: np.dtype[Any]) -> bytes:
 
 def _check_item(fill: Any, item: np.ndarray[Any, Any]) -> None:
     """Refuse a fill that an item of the dtype is not, but a part or a remainder of it."""
-    dtype = item.dtype
-    if dtype.names:
-        if isinstance(fill, tuple):
-            for name, part in zip(dtype.names, fill, strict=True):
-                if dtype[name].subdtype is None:
-                    _check_item(part, item[name])
-        return
-    if dtype.kind in "SUV":
-        given = fill if isinstance(fill, str | bytes) else np.asarray(fill).item()
-        length = len(given if isinstance(given, str | bytes) else str(given))
-        is_cut = length > dtype.itemsize // (4 if dtype.kind == "U" else 1)
-    elif dtype.kind in "fc":
-        is_cut = bool(np.isinf(item) & ~np.isinf(np.asarray(fill, "c16")))
-    elif dtype.kind in "mM":
-        is_cut = not np.isnat(item) and bool(np.asarray(fill, dtype.kind) != item)
-    else:
-        is_cut = bool(np.asarray(fill) != item)
-    if is_cut:
+    if hasattr(fill, "__array__") and not isinstance(fill, np.generic):
+        fill = np.asarray(fill)[()]
+    names = item.dtype.names
+    if item.ndim:
+        given = _spread(fill, item.shape, is_record=names is not None)
+        for index in np.ndindex(item.shape):
+            _check_item(given[index], item[(*index, ...)])
+    elif names:
+        for name, part in zip(names, _fields_of(fill, len(names)), strict=True):
+            _check_item(part, item[name])
+    elif _is_cut(fill, item):
         raise ArgumentError(
-            f"fill {fill!r} would become {item[()]!r} in dtype {dtype}: take a dtype that holds it"
+            f"fill {fill!r} would become {item[()]!r} in dtype {item.dtype}: take a dtype that "
+            "holds it"
         )
+
+
+def _spread(fill: Any, shape: tuple[int, ...], *, is_record: bool) -> np.ndarray[Any, Any]:
+    """Give of each item of a field with a shape what numpy puts there; a record is a tuple."""
+    level, lengths = [fill], []
+    while level and all(_is_sequence(one, is_record) for one in level):
+        lengths.append(len(level[0]))
+        level = [part for one in level for part in one]
+    found = np.empty(len(level), object)
+    for at, one in enumerate(level):
+        found[at] = one
+    return np.broadcast_to(found.reshape(lengths[-len(shape) :]), shape)
+
+
+def _is_sequence(thing: Any, is_record: bool) -> bool:
+    if isinstance(thing, np.ndarray):
+        return thing.ndim > 0
+    single = (str, bytes, bytearray, memoryview, *([tuple] if is_record else []))
+    return isinstance(thing, Sequence) and not isinstance(thing, single)
+
+
+def _fields_of(fill: Any, count: int) -> Sequence[Any]:
+    """Give what numpy puts into each field of a record: it goes by place, and repeats a number."""
+    if isinstance(fill, tuple):
+        return fill
+    if isinstance(fill, np.ndarray | np.void) and fill.dtype.names:
+        record = fill if isinstance(fill, np.void) else fill.reshape(-1)[0]
+        return [record[name] for name in fill.dtype.names]
+    return [fill] * count
+
+
+def _is_cut(fill: Any, item: np.ndarray[Any, Any]) -> bool:
+    dtype = item.dtype
+    if dtype.kind in "SUV":
+        given = bytes(fill) if isinstance(fill, bytearray | memoryview) else fill
+        given = given if isinstance(given, str | bytes) else np.asarray(given).item()
+        length = len(given if isinstance(given, str | bytes) else str(given))
+        return bool(length > dtype.itemsize // (4 if dtype.kind == "U" else 1))
+    if dtype.kind in "fc":
+        return bool(np.isinf(item) & ~np.isinf(np.asarray(fill, "c16")))
+    if dtype.kind in "mM":
+        return bool(~np.isnat(item) & (np.asarray(fill, dtype.kind) != item))
+    return bool(np.asarray(fill) != item)
 
 
 def encode(attrs: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -246,8 +246,9 @@ def _members(group: Any) -> str:
 def _member(name: str, thing: Any) -> tuple[object, ...]:
     if hasattr(thing, "listed"):
         return f"{name}/", "group", ""
-    if hasattr(thing, "shape") and thing.dtype is not None:
-        return name, thing.dtype, _shape(thing)
+    dtype = getattr(thing, "dtype", None)  # tables have a shape, and none
+    if dtype is not None:
+        return name, dtype, _shape(thing)
     return name, type(thing).__name__.removeprefix("Far").lower(), human(thing.nbytes)
 
 
