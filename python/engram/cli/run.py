@@ -74,6 +74,9 @@ def run(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.exit(_starting.INTERRUPTED)
     except BrokenPipeError:
         sys.exit(0)  # the reader of our output has seen enough
+    except SystemExit as ended:
+        # Rich, which prints the help, ends with 1 there.
+        sys.exit(0 if isinstance(ended.__context__, BrokenPipeError) else ended.code)
     except OSError as error:
         fail(str(error), EngramError.exit_code, EngramError.__name__)
     sys.exit(code if isinstance(code, int) else 0)
