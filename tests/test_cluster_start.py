@@ -28,6 +28,7 @@ from engram.cluster.natives import native
 from engram.errors import (
     ArgumentError,
     CoordinatorError,
+    EngramError,
     FormatError,
     NotFoundError,
     PartsLostError,
@@ -493,6 +494,8 @@ def test_what_cannot_be_started_is_refused_and_leaves_nothing(
 ) -> None:
     pool = operator.pool(0)
     words = ("cluster", "start", "job", "--pool", pool, "--size", "64MiB", "--host", "127.0.0.1")
+    kept = operator.pool(1)
+    engram.create(kept, "64 MiB").close()
     for more, kind, says in [
         (("--etcd", "4"), ArgumentError, "'4' names no etcd: give auto, 3, or endpoints"),
         (("--etcd", "127.0.0.1:1"), CoordinatorError, "no etcd answers at 127.0.0.1:1"),
@@ -503,6 +506,10 @@ def test_what_cannot_be_started_is_refused_and_leaves_nothing(
         ended = run(*words, *more)
         assert (ended.code, ended.out) == (kind.exit_code, ""), ended
         assert says in ended.err
+        assert not pool.exists()
+    ended = run(*words[:4], kept, *words[5:], "--etcd", "127.0.0.1:1")
+    assert ended.code == CoordinatorError.exit_code
+    engram.open(kept).close()  # it was there before
     monkeypatch.setenv("PATH", "/nowhere")
     for more in ((), ("--detach",)):
         ended = run(*words, *more)
@@ -522,7 +529,7 @@ def test_what_cannot_be_started_is_refused_and_leaves_nothing(
 def test_what_can_be_no_node_pool_is_refused_before_an_etcd_is_started(
     operator: Operator, state: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/inner").mkdir(parents=True)
     (tmp_path / "file").write_text("no pool")
     pool = str(operator.pool(0))
     for where, more, kind, says in [
@@ -542,6 +549,21 @@ def test_what_can_be_no_node_pool_is_refused_before_an_etcd_is_started(
     assert not list(state.rglob("*.json"))
 
 
+@pytest.mark.parametrize("left", ["creating.toml", "destroying.toml", ""])
+def test_what_is_left_of_a_pool_is_told_of_with_what_to_do(home: Path, left: str) -> None:
+    path = home / "pool"
+    engram.create(path, "64 MiB").close()
+    if left:
+        (path / "pool.toml").rename(path / left)
+    else:
+        (path / "pool.toml").unlink()
+    with pytest.raises(EngramError) as of_engine:
+        engram.open(path)
+    with pytest.raises(type(of_engine.value)) as why:
+        clusters.serve("job", pool=path, etcd=["127.0.0.1:1"])
+    assert str(why.value).startswith(f"{of_engine.value}; or name a path where nothing is")
+
+
 @pytest.mark.parametrize("bad", [0, 0.5, float("nan"), float("inf"), "15", None, True])
 def test_a_lease_that_cannot_be_is_refused(bad: Any, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="give seconds, from 1 to 86400") as why:
@@ -558,7 +580,9 @@ def test_a_deadline_that_cannot_be_is_refused(bad: Any) -> None:
 
 def test_a_second_start_says_who_serves_and_what_size_the_pool_keeps(operator: Operator) -> None:
     operator.leave(0)
-    for size, says in (("64MiB", ""), ("128MiB", "is there already, and keeps its 64 MiB: ")):
+    keeps = "is there already, and keeps its 64 MiB: "
+    # A size is rounded up to whole extents: 67 MB would be 64 MiB, too.
+    for size, says in (("64MiB", ""), ("67MB", ""), ("65MB", keeps), ("128MiB", keeps)):
         begun = operator.begin(0, "--detach", "--size", size)
         said = begun.communicate(timeout=PATIENCE_S)[0]
         found = re.search(r"served by another process of this host; process (\d+) waits; s", said)

@@ -1,10 +1,11 @@
 """How a process takes part in serving a node."""
 
+import contextlib
 import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -14,13 +15,15 @@ from engram.errors import (
     ArgumentError,
     BusyError,
     CoordinatorError,
+    EngramError,
     ExistsError,
     FormatError,
     NotFoundError,
     UnsupportedError,
 )
 from engram.paths import POOL_FILE
-from engram.pool import create
+from engram.pool import create, destroy
+from engram.pool import open as open_pool
 from engram.size import parse as parsed
 
 if TYPE_CHECKING:
@@ -182,7 +185,7 @@ def serve(
     NotFoundError, FormatError
         If the pool can be neither opened nor made.
     CoordinatorError
-        If etcd does not answer.
+        If etcd does not answer. A pool that was made for this call is gone then, too.
     UnsupportedError
         If etcd is of a version that may lose what it acknowledged, or the host has no address.
 
@@ -191,13 +194,12 @@ def serve(
     known.check_ttl(ttl)
     check_pool(path, size)
     address = address_of(host)
-    if not path.exists():
-        _make(path, size)
-    folder = certificates.of_node(bare, tls, address)
-    said = None if folder is None else str(folder)
-    runs = _Runs((bare, list(etcd), known.DEADLINE_S, said, str(path)), workers)
-    how: Any = {"ttl": ttl, "host": address, "weight": weight, "kept": kept, "caller": runs}
-    driven = native.Node(bare, path, list(etcd), tls_folder=folder, **how)
+    with _made_for_good(path, size):
+        folder = certificates.of_node(bare, tls, address)
+        said = None if folder is None else str(folder)
+        runs = _Runs((bare, list(etcd), known.DEADLINE_S, said, str(path)), workers)
+        how: Any = {"ttl": ttl, "host": address, "weight": weight, "kept": kept, "caller": runs}
+        driven = native.Node(bare, path, list(etcd), tls_folder=folder, **how)
     known.write(known.Known(bare, list(etcd), ttl, said, {socket.gethostname(): str(path)}))
     return ServedNode(driven, bare, path, runs)
 
@@ -230,18 +232,15 @@ def check_pool(path: Path, size: str | int | None) -> None:
         If the size cannot be that of a pool.
     NotFoundError
         If there is no folder in which it could be made.
-    FormatError
-        If something else is in its place.
+    FormatError, CorruptError
+        If something else is in its place: the engine says what, and what to do.
 
     """
     if size is not None and parsed(size) == 0:
         raise ArgumentError(f'size {size!r} leaves no room for data: give for example "4 GiB"')
     if path.is_dir():
         if not (path / POOL_FILE).exists():
-            raise FormatError(
-                f"{path} is a folder, but not a pool (it has no {POOL_FILE}): name a pool, or a "
-                "path that does not exist, where one is made"
-            )
+            _check_opens(path)
     elif path.exists():
         raise FormatError(
             f"{path} is a file, and no pool: name a pool, or a path that does not exist, where one "
@@ -251,9 +250,34 @@ def check_pool(path: Path, size: str | int | None) -> None:
         raise NotFoundError(f"the folder above {path} does not exist: make it first")
 
 
-def _make(path: Path, size: str | int | None) -> None:
+def _check_opens(path: Path) -> None:
+    """Refuse a folder that is no pool, or only half of one, with what the engine says of it."""
+    try:
+        open_pool(path, mode="r").close()  # another process of the host may have made it by now
+    except EngramError as error:
+        raise type(error)(
+            f"{error}; or name a path where nothing is: a pool is made there"
+        ) from None
+
+
+@contextlib.contextmanager
+def _made_for_good(path: Path, size: str | int | None) -> Iterator[None]:
+    """Make the pool if it is not there; where the block fails, take away what was made here."""
+    is_ours = not path.exists() and _make(path, size)
+    try:
+        yield
+    except BaseException:
+        if is_ours:
+            with contextlib.suppress(EngramError):  # another process of the host has it by now
+                destroy(path)
+        raise
+
+
+def _make(path: Path, size: str | int | None) -> bool:
+    """Make a pool; False: another process of the host was faster."""
     try:
         made = create(path, size) if size is not None else create(path)
     except ExistsError:
-        return  # another process of the host was faster
+        return False
     made.close()
+    return True
