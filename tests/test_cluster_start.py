@@ -27,9 +27,11 @@ from engram.cluster.memory import own_bytes
 from engram.cluster.natives import native
 from engram.errors import (
     ArgumentError,
+    BusyError,
     CoordinatorError,
     EngramError,
     FormatError,
+    NodeAwayError,
     NotFoundError,
     PartsLostError,
     UnsupportedError,
@@ -255,6 +257,28 @@ def test_a_node_whose_pool_is_removed_ends_and_is_told_of(operator: Operator, st
     assert told(*words)["troubles"] == []
 
 
+def test_a_pool_that_is_removed_under_serve_is_away_at_once(home: Path, store: Etcd) -> None:
+    nodes = []
+    with contextlib.ExitStack() as last:
+        for number in range(2):
+            words = {"pool": home / f"node{number}", "size": "64 MiB", "host": "127.0.0.1"}
+            node = clusters.serve("job", etcd=store.endpoints, **words)
+            nodes.append(last.enter_context(node).wait())
+        cluster = last.enter_context(clusters.open("job", pool=home / "none"))
+        (there,) = [each.node for each in cluster.members if each.path == str(home / "node1")]
+        group = cluster.create_group("g", node=there)
+        group["a"] = VALUES
+        shutil.rmtree(home / "node1")
+        wait_for("it ends", lambda: nodes[1].standing == "ended")
+        assert f"{home / 'node1'} were removed while it was served" in (nodes[1].failure or "")
+        with pytest.raises(BusyError, match="ended: the files of the pool .*retire job NODE --lo"):
+            nodes[1].wait()
+        wait_for("it is away", lambda: {e.state for e in cluster.members} == {"serving", "away"})
+        with pytest.raises(NodeAwayError, match="is away"):
+            cluster["g/a"]
+        assert nodes[0].standing == "serves"
+
+
 def test_a_cluster_without_nodes_says_how_to_start_one(store: Etcd) -> None:
     said = told("--etcd", ",".join(store.endpoints))
     assert said["nodes"] == []
@@ -290,6 +314,20 @@ def test_a_node_goes_for_good_that_holds_nothing_alone(operator: Operator, store
         cluster.put("run/T", VALUES)
         assert list(cluster["run/T"].holders()) == [second]
         np.testing.assert_array_equal(cluster["run/T"][:], VALUES)
+
+
+def test_the_last_node_is_not_retired_where_its_etcd_would_end(operator: Operator) -> None:
+    pids = [operator.leave(number) for number in range(2)]
+    first, second = (each["node"] for each in told()["nodes"])
+    assert run("cluster", "retire", "job", first).code == 0
+    ended = run("cluster", "retire", "job", second)
+    assert (ended.code, ended.out) == (ArgumentError.exit_code, "")
+    assert f"node {second} on " in ended.err
+    assert "is the last that serves 'job', whose etcd would end with it" in ended.err
+    assert "`engram cluster stop job` ends both" in ended.err
+    assert [each["state"] for each in told()["nodes"]] == ["lost", "serving"]
+    assert run("cluster", "stop", "job").code == 0
+    wait_for("all processes end", lambda: all(map(is_gone, pids)))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="hosts of other names are made by root alone")

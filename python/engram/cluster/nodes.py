@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from engram.cluster.running import Runner
 
 _LOOK_S = 0.02
+_WATCH_S = 0.5
+"""How often a served pool's files are looked at: only a write would tell that they are gone."""
 _PATIENCE_S = 60.0
 KEPT_S = 60.0
 """How long parts that were replaced are kept, in seconds, if nothing else is said."""
@@ -48,6 +51,11 @@ class ServedNode:
         self.pool = pool
         self._driven = driven
         self._runs = runs
+        self._gone: str | None = None
+        self._over = threading.Event()
+        threading.Thread(
+            target=_watch, args=(weakref.ref(self), self._over), name="engram-watch", daemon=True
+        ).start()
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +81,7 @@ class ServedNode:
     def failure(self) -> str | None:
         """Why it has ended; None: it has not, or was stopped."""
         standing, said = self._driven.standing()
-        return said if standing == "ended" else None
+        return self._gone or (said if standing == "ended" else None)
 
     @property
     def etcd(self) -> list[str]:
@@ -94,7 +102,7 @@ class ServedNode:
         until = time.monotonic() + timeout
         while (standing := self._driven.standing())[0] not in {"serves", "waits"}:
             if standing[0] == "ended":
-                why = standing[1] or "the cluster was stopped"
+                why = self.failure or "the cluster was stopped"
                 raise BusyError(f"the node of {self.cluster!r} has ended: {why}")
             if time.monotonic() > until:
                 raise CoordinatorError(
@@ -106,8 +114,40 @@ class ServedNode:
 
     def stop(self) -> None:
         """End this process's part. What lies in the pool stays."""
+        self._over.set()
         self._driven.stop()
         self._runs.end()
+
+    def _look(self) -> bool:
+        """End where the pool's files were removed: its node is away then, and readers are told.
+
+        Gives whether it goes on.
+        """
+        if self.standing == "ended":
+            return False
+        if (self.pool / POOL_FILE).exists():
+            return True
+        self._gone = gone(self.pool, self.cluster)
+        self.stop()
+        return False
+
+
+def _watch(node: weakref.ref[ServedNode], over: threading.Event) -> None:
+    """Look at a node's pool until it ends; the node is nobody's but its maker's."""
+    while not over.wait(_WATCH_S):
+        there = node()
+        if there is None or not there._look():
+            return
+        del there
+
+
+def gone(pool: Path, cluster: str) -> str:
+    """Say that a pool's files were removed while it was served, and what to do."""
+    return (
+        f"the files of the pool {pool} were removed while it was served: what it alone held is "
+        f"lost. `engram cluster retire {cluster} NODE --lost` gives its node up, which `engram "
+        f"cluster status {cluster}` names; a start with this --pool makes a new one"
+    )
 
 
 class _Runs:
