@@ -62,6 +62,16 @@ def test_a_reader_that_has_seen_enough_is_no_error(home: Path) -> None:
         assert (child.returncode, said) == (0, b"")
 
 
+@pytest.mark.parametrize("words", ["--help", "cluster --help", "ls --help", "ls nowhere --help"])
+def test_a_reader_that_wants_no_help_is_no_error(words: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as nobody:
+        command = [*COMMAND, *words.split()]
+        ended = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def answered(path: Path, answer: bytes) -> int:
     """Run `destroy` at a terminal, answer its question, and return the exit code."""
     leader, follower = pty.openpty()

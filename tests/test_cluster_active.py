@@ -17,17 +17,22 @@ import numpy as np
 import pytest
 
 import engram
-from cluster.rig import rigged, wait_for
+from cluster.etcd import Etcd, why_not
+from cluster.rig import Rig, rigged, wait_for
 from engram import cluster as clusters
 from engram.active.errors import AliasNotFoundError, AliasTakenError, WorkerDiedError
 from engram.cluster import calling
 from engram.cluster.calling import Ask
-from engram.errors import ArgumentError, NodeAwayError, NotFoundError, ReadOnlyError
+from engram.errors import (
+    ArgumentError,
+    CoordinatorError,
+    NodeAwayError,
+    NotFoundError,
+    ReadOnlyError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from cluster.rig import Rig
 
 
 class Block(engram.ActiveObject):
@@ -433,6 +438,25 @@ def test_an_alias_is_given_on_this_host_where_nobody_else_can_be_asked(tmp_path:
         c = rig.open(0)
         block = Block(np.ones(2))
         block.make_persistent("own", backend_id=near(c))
+        block.add_alias("own, too")
+        assert block.get_aliases() == {"own", "own, too"}
+
+
+def test_an_alias_is_given_on_this_host_where_etcd_is_away(tmp_path: Path) -> None:
+    if why := why_not():
+        pytest.skip(why)
+    with contextlib.ExitStack() as last:
+        store = last.enter_context(Etcd.alone())
+        endpoints = [each.removeprefix("http://") for each in store.endpoints]
+        rig = Rig(endpoints, tmp_path, last)
+        rig.serve(0)
+        c = rig.open(0)
+        own = c.pool
+        store.kill(0)
+        with pytest.raises(CoordinatorError):
+            c.members  # noqa: B018 - which asks it
+        block = Block(np.ones(2))
+        block.make_persistent("own", backend_id=own)
         block.add_alias("own, too")
         assert block.get_aliases() == {"own", "own, too"}
 

@@ -112,6 +112,30 @@ def test_what_a_killed_process_left_goes_with_the_next() -> None:
     assert not folder.exists()
 
 
+def test_a_scratch_folder_without_descriptors_is_an_error_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import os, resource, sys\n"
+        "from pathlib import Path\n"
+        "from engram.cluster import scratch\n"
+        "soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "last = os.open(os.devnull, os.O_RDONLY)  # all numbers below are taken\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1, hard))\n"
+        "try:\n"
+        "    scratch._locked(Path(sys.argv[1]))\n"
+        "except OSError as error:\n"
+        "    print(error.strerror)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    patience_s = 60  # it made folders without an end
+    said = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, timeout=patience_s
+    ).stdout
+    assert said == "Too many open files\n"
+    assert list(tmp_path.glob("engram-scratch-*")) == []
+
+
 def test_a_call_that_fails_at_once_is_kept_until_its_caller_has_heard(home: Path) -> None:
     engram.create(home / "pool", "16 MiB").close()
     runner = Runner(lambda *_: None, (), home / "pool", 1)

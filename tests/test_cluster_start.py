@@ -27,8 +27,11 @@ from engram.cluster.memory import own_bytes
 from engram.cluster.natives import native
 from engram.errors import (
     ArgumentError,
+    BusyError,
     CoordinatorError,
+    EngramError,
     FormatError,
+    NodeAwayError,
     NotFoundError,
     PartsLostError,
     UnsupportedError,
@@ -254,6 +257,30 @@ def test_a_node_whose_pool_is_removed_ends_and_is_told_of(operator: Operator, st
     assert told(*words)["troubles"] == []
 
 
+def test_a_pool_that_is_removed_under_serve_is_away_at_once(home: Path, store: Etcd) -> None:
+    nodes = []
+    with contextlib.ExitStack() as last:
+        for number in range(2):
+            pool = home / f"node{number}"
+            node = clusters.serve(
+                "job", etcd=store.endpoints, pool=pool, size="64 MiB", host="127.0.0.1"
+            )
+            nodes.append(last.enter_context(node).wait())
+        cluster = last.enter_context(clusters.open("job", pool=home / "none"))
+        (there,) = [each.node for each in cluster.members if each.path == str(home / "node1")]
+        group = cluster.create_group("g", node=there)
+        group["a"] = VALUES
+        shutil.rmtree(home / "node1")
+        wait_for("it ends", lambda: nodes[1].standing == "ended")
+        assert f"{home / 'node1'} were removed while it was served" in (nodes[1].failure or "")
+        with pytest.raises(BusyError, match=r"ended: the files of the pool .*retire job NODE --l"):
+            nodes[1].wait()
+        wait_for("it is away", lambda: {e.state for e in cluster.members} == {"serving", "away"})
+        with pytest.raises(NodeAwayError, match="is away"):
+            cluster["g/a"]
+        assert nodes[0].standing == "serves"
+
+
 def test_a_cluster_without_nodes_says_how_to_start_one(store: Etcd) -> None:
     said = told("--etcd", ",".join(store.endpoints))
     assert said["nodes"] == []
@@ -289,6 +316,20 @@ def test_a_node_goes_for_good_that_holds_nothing_alone(operator: Operator, store
         cluster.put("run/T", VALUES)
         assert list(cluster["run/T"].holders()) == [second]
         np.testing.assert_array_equal(cluster["run/T"][:], VALUES)
+
+
+def test_the_last_node_is_not_retired_where_its_etcd_would_end(operator: Operator) -> None:
+    pids = [operator.leave(number) for number in range(2)]
+    first, second = (each["node"] for each in told()["nodes"])
+    assert run("cluster", "retire", "job", first).code == 0
+    ended = run("cluster", "retire", "job", second)
+    assert (ended.code, ended.out) == (ArgumentError.exit_code, "")
+    assert f"node {second} on " in ended.err
+    assert "is the last that serves 'job', whose etcd would end with it" in ended.err
+    assert "`engram cluster stop job` ends both" in ended.err
+    assert [each["state"] for each in told()["nodes"]] == ["lost", "serving"]
+    assert run("cluster", "stop", "job").code == 0
+    wait_for("all processes end", lambda: all(map(is_gone, pids)))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="hosts of other names are made by root alone")
@@ -493,6 +534,8 @@ def test_what_cannot_be_started_is_refused_and_leaves_nothing(
 ) -> None:
     pool = operator.pool(0)
     words = ("cluster", "start", "job", "--pool", pool, "--size", "64MiB", "--host", "127.0.0.1")
+    kept = operator.pool(1)
+    engram.create(kept, "64 MiB").close()
     for more, kind, says in [
         (("--etcd", "4"), ArgumentError, "'4' names no etcd: give auto, 3, or endpoints"),
         (("--etcd", "127.0.0.1:1"), CoordinatorError, "no etcd answers at 127.0.0.1:1"),
@@ -503,6 +546,10 @@ def test_what_cannot_be_started_is_refused_and_leaves_nothing(
         ended = run(*words, *more)
         assert (ended.code, ended.out) == (kind.exit_code, ""), ended
         assert says in ended.err
+        assert not pool.exists()
+    ended = run(*words[:4], kept, *words[5:], "--etcd", "127.0.0.1:1")
+    assert ended.code == CoordinatorError.exit_code
+    engram.open(kept).close()  # it was there before
     monkeypatch.setenv("PATH", "/nowhere")
     for more in ((), ("--detach",)):
         ended = run(*words, *more)
@@ -522,7 +569,7 @@ def test_what_cannot_be_started_is_refused_and_leaves_nothing(
 def test_what_can_be_no_node_pool_is_refused_before_an_etcd_is_started(
     operator: Operator, state: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/inner").mkdir(parents=True)
     (tmp_path / "file").write_text("no pool")
     pool = str(operator.pool(0))
     for where, more, kind, says in [
@@ -542,6 +589,21 @@ def test_what_can_be_no_node_pool_is_refused_before_an_etcd_is_started(
     assert not list(state.rglob("*.json"))
 
 
+@pytest.mark.parametrize("left", ["creating.toml", "destroying.toml", ""])
+def test_what_is_left_of_a_pool_is_told_of_with_what_to_do(home: Path, left: str) -> None:
+    path = home / "pool"
+    engram.create(path, "64 MiB").close()
+    if left:
+        (path / "pool.toml").rename(path / left)
+    else:
+        (path / "pool.toml").unlink()
+    with pytest.raises(EngramError) as of_engine:
+        engram.open(path)
+    with pytest.raises(type(of_engine.value)) as why:
+        clusters.serve("job", pool=path, etcd=["127.0.0.1:1"])
+    assert str(why.value).startswith(f"{of_engine.value}; or name a path where nothing is")
+
+
 @pytest.mark.parametrize("bad", [0, 0.5, float("nan"), float("inf"), "15", None, True])
 def test_a_lease_that_cannot_be_is_refused(bad: Any, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="give seconds, from 1 to 86400") as why:
@@ -558,7 +620,9 @@ def test_a_deadline_that_cannot_be_is_refused(bad: Any) -> None:
 
 def test_a_second_start_says_who_serves_and_what_size_the_pool_keeps(operator: Operator) -> None:
     operator.leave(0)
-    for size, says in (("64MiB", ""), ("128MiB", "is there already, and keeps its 64 MiB: ")):
+    keeps = "is there already, and keeps its 64 MiB: "
+    # A size is rounded up to whole extents: 67 MB would be 64 MiB, too.
+    for size, says in (("64MiB", ""), ("67MB", ""), ("65MB", keeps), ("128MiB", keeps)):
         begun = operator.begin(0, "--detach", "--size", size)
         said = begun.communicate(timeout=PATIENCE_S)[0]
         found = re.search(r"served by another process of this host; process (\d+) waits; s", said)

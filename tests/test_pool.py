@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -183,6 +184,27 @@ def test_a_handle_unpickles_in_a_process_that_has_no_pool_open(pool: engram.Pool
         "print(a.path, a[...].sum(), a == b, a.namespace)\n"
     )
     assert in_child(code, dumped.hex()) == "g/x 6 True n"
+
+
+@pytest.mark.parametrize("is_another_there", [False, True])
+def test_what_was_pickled_on_another_host_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch, *, is_another_there: bool
+) -> None:
+    path = home / "pool"
+    with engram.create(path, size="16 MiB") as pool:
+        pool["g/x"] = [1, 2, 3]
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "uname", lambda: SimpleNamespace(nodename="h9"))
+            dumped = [pickle.dumps(each) for each in (pool, pool["g"], pool["g/x"])]
+    for each in dumped:  # where the pool is, the host is no matter
+        assert pickle.loads(each)
+    engram.destroy(path)
+    if is_another_there:
+        engram.create(path, size="16 MiB").close()
+    for each in dumped:
+        says = rf"lies in the pool '{path}' of the host 'h9', which is not on this one, .*cluster\["
+        with pytest.raises(engram.NotFoundError, match=says):
+            pickle.loads(each)
 
 
 def test_what_was_pickled_is_not_looked_for_in_another_pool(home: Path) -> None:

@@ -4,14 +4,16 @@ A handle holds no memory and no lock. It stays what it is when its object is ren
 answers `NotFoundError` when that object is deleted or replaced; the pool's closing ends it.
 """
 
-from collections.abc import Callable
+import contextlib
+import os
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from engram import _engram, later, owners, reflexes, tokens
 from engram.arguments import truth
 from engram.attrs import Attributes
-from engram.errors import ArgumentError, EngramError
+from engram.errors import ArgumentError, EngramError, NotFoundError
 from engram.lock import Lock
 from engram.plain import printable
 
@@ -37,11 +39,39 @@ def make(namespace: _engram.Namespace, found: "_Found") -> Any:
     return makers[kind](namespace, member, dtype, shape)
 
 
+def this_host() -> str:
+    """Give the name of this host, which what is pickled takes along."""
+    return os.uname().nodename
+
+
+@contextlib.contextmanager
+def pickled_on(host: str | None, path: str) -> Iterator[None]:
+    """Say of a pool that is not found here that it is another host's, where it is."""
+    try:
+        yield
+    except NotFoundError as error:
+        here = this_host()
+        if host in {None, here}:
+            raise
+        raise type(error)(
+            f"what was pickled lies in the pool {path!r} of the host {host!r}, which is not on "
+            f"this one, {here!r}: unpickle it there; or if it is a cluster's, send its name, and "
+            "read cluster[NAME] here"
+        ) from error
+
+
 def unpickle(  # noqa: PLR0917 - as it was pickled
-    path: str, mode: str, namespace: str, kind: int, member: int, uuid: str | None = None
+    path: str,
+    mode: str,
+    namespace: str,
+    kind: int,
+    member: int,
+    uuid: str | None = None,
+    host: str | None = None,
 ) -> Any:
     """Make a handle in this process of one that was pickled in another."""
-    opened = reopen[0](path, mode, namespace, uuid)
+    with pickled_on(host, path):
+        opened = reopen[0](path, mode, namespace, uuid)
     if kind == 0:
         return makers[0](opened, member, None, None)
     info = _engram.object_info(opened, member)
@@ -52,7 +82,7 @@ class Handle:
     """A group, an array or a blob: its place in the pool, who made it and when, its attributes.
 
     Handles are equal if they are of the same thing in the same pool; they pickle as (path and uuid
-    of the pool, namespace, OID), and are true while their pool is open.
+    of the pool, namespace, OID, host), and are true while their pool is open.
     """
 
     __slots__ = ("__weakref__", "_id", "_namespace")
@@ -206,7 +236,7 @@ class Handle:
             )
         mode = "r+" if namespace.writable else "r"
         place = (str(namespace.pool_path), mode, namespace.name)
-        return unpickle, (*place, self._kind, self._id, namespace.uuid)
+        return unpickle, (*place, self._kind, self._id, namespace.uuid, this_host())
 
     def __dask_tokenize__(self) -> object:
         """By what name dask knows what this holds: another one each time, as it may change."""

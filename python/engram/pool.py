@@ -14,7 +14,7 @@ from engram import _engram, later, lifetime, reflexes, size
 from engram._engram import DeviceInfo
 from engram.arguments import several
 from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
-from engram.handle import reopen
+from engram.handle import pickled_on, reopen, this_host
 from engram.housekeeping import Backup, parts
 from engram.index import IndexSettings, check_settings
 from engram.namespace import Namespace, Namespaces
@@ -240,7 +240,7 @@ class Pool(Namespace):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen_pool, (self.path, self.mode, self.uuid)
+        return _reopen_pool, (self.path, self.mode, self.uuid, this_host())
 
     def __repr__(self) -> str:
         shown = f"engram.Pool '{printable(self.path)}' mode {self.mode!r}"
@@ -533,8 +533,9 @@ def let_go(opening: _engram.Pool) -> None:
         _kept_here.pop(key, None)
 
 
-def _reopen_pool(path: str, mode: str, uuid: str | None = None) -> Pool:
-    return Pool(_shared_opening(path, mode, uuid))
+def _reopen_pool(path: str, mode: str, uuid: str | None = None, host: str | None = None) -> Pool:
+    with pickled_on(host, path):
+        return Pool(_shared_opening(path, mode, uuid))
 
 
 def _reopen_namespace(

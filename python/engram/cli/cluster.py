@@ -41,6 +41,8 @@ verbs = group_of_verbs(
     ),
 )
 
+_EXTENT = 2 << 20
+"""The size of a pool is rounded up to whole extents of so many bytes."""
 _HEADINGS = ("node", "host", "address", "state", "since", "answers")
 
 NameArgument = Annotated[
@@ -151,7 +153,7 @@ def _tell_of_size(pool: Path, size: str | None) -> None:
     with contextlib.suppress(EngramError):  # what is wrong with it is said where it is served
         asked = parse(size)
         with open_pool(pool, mode="r") as there:
-            if there.size != asked:
+            if not 0 <= there.size - asked < _EXTENT:
                 terminal.note(
                     f"{pool} is there already, and keeps its {human(there.size)}: --size {size} is "
                     f"for a pool that is made; `engram ns {pool} default --size {size}` resizes it"

@@ -56,11 +56,7 @@ def run(arguments: Sequence[str] | None = None) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):  # a terminal of another encoding gets escapes
             stream.reconfigure(errors="backslashreplace")
     try:
-        with output.written(output.STDOUT):
-            try:
-                code = app(words, prog_name="engram", standalone_mode=False)
-            finally:
-                output.flush()
+        code = _done(words)
     except WrongUsage as error:
         _refuse(error)
     except typer.Abort:
@@ -77,6 +73,19 @@ def run(arguments: Sequence[str] | None = None) -> NoReturn:
     except OSError as error:
         fail(str(error), EngramError.exit_code, EngramError.__name__)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _done(words: list[str]) -> object:
+    """Do what the words say, and write all that is to be written; give what the verb does."""
+    with output.written(output.STDOUT):
+        try:
+            return app(words, prog_name="engram", standalone_mode=False)
+        except SystemExit as ended:
+            if isinstance(ended.__context__, BrokenPipeError):  # which rich makes an exit with 1
+                raise ended.__context__ from None
+            raise
+        finally:
+            output.flush()
 
 
 def _refuse(error: Any) -> NoReturn:

@@ -662,7 +662,8 @@ class Cluster:
         NotFoundError
             If there is no such node.
         ArgumentError
-            If it alone holds something and `lost` is false, or it serves and `lost` is true.
+            If it alone holds something and `lost` is false, or it serves and `lost` is true; or if
+            it is the last that serves, and an etcd that a start has brought along ends with it.
         BusyError
             If its processes do not end.
         ConflictError

@@ -1,10 +1,12 @@
 """How a process takes part in serving a node."""
 
+import contextlib
 import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -14,19 +16,23 @@ from engram.errors import (
     ArgumentError,
     BusyError,
     CoordinatorError,
+    EngramError,
     ExistsError,
     FormatError,
     NotFoundError,
     UnsupportedError,
 )
 from engram.paths import POOL_FILE
-from engram.pool import create
+from engram.pool import create, destroy
+from engram.pool import open as open_pool
 from engram.size import parse as parsed
 
 if TYPE_CHECKING:
     from engram.cluster.running import Runner
 
 _LOOK_S = 0.02
+_WATCH_S = 0.5
+"""How often a served pool's files are looked at: only a write would tell that they are gone."""
 _PATIENCE_S = 60.0
 KEPT_S = 60.0
 """How long parts that were replaced are kept, in seconds, if nothing else is said."""
@@ -45,6 +51,11 @@ class ServedNode:
         self.pool = pool
         self._driven = driven
         self._runs = runs
+        self._gone: str | None = None
+        self._over = threading.Event()
+        threading.Thread(
+            target=_watch, args=(weakref.ref(self), self._over), name="engram-watch", daemon=True
+        ).start()
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +81,7 @@ class ServedNode:
     def failure(self) -> str | None:
         """Why it has ended; None: it has not, or was stopped."""
         standing, said = self._driven.standing()
-        return said if standing == "ended" else None
+        return self._gone or (said if standing == "ended" else None)
 
     @property
     def etcd(self) -> list[str]:
@@ -91,7 +102,7 @@ class ServedNode:
         until = time.monotonic() + timeout
         while (standing := self._driven.standing())[0] not in {"serves", "waits"}:
             if standing[0] == "ended":
-                why = standing[1] or "the cluster was stopped"
+                why = self.failure or "the cluster was stopped"
                 raise BusyError(f"the node of {self.cluster!r} has ended: {why}")
             if time.monotonic() > until:
                 raise CoordinatorError(
@@ -103,8 +114,40 @@ class ServedNode:
 
     def stop(self) -> None:
         """End this process's part. What lies in the pool stays."""
+        self._over.set()
         self._driven.stop()
         self._runs.end()
+
+    def _look(self) -> bool:
+        """End where the pool's files were removed: its node is away then, and readers are told.
+
+        Gives whether it goes on.
+        """
+        if self.standing == "ended":
+            return False
+        if (self.pool / POOL_FILE).exists():
+            return True
+        self._gone = gone(self.pool, self.cluster)
+        self.stop()
+        return False
+
+
+def _watch(node: weakref.ref[ServedNode], over: threading.Event) -> None:
+    """Look at a node's pool until it ends; the node is nobody's but its maker's."""
+    while not over.wait(_WATCH_S):
+        there = node()
+        if there is None or not there._look():
+            return
+        del there
+
+
+def gone(pool: Path, cluster: str) -> str:
+    """Say that a pool's files were removed while it was served, and what to do."""
+    return (
+        f"the files of the pool {pool} were removed while it was served: what it alone held is "
+        f"lost. `engram cluster retire {cluster} NODE --lost` gives its node up, which `engram "
+        f"cluster status {cluster}` names; a start with this --pool makes a new one"
+    )
 
 
 class _Runs:
@@ -182,7 +225,7 @@ def serve(
     NotFoundError, FormatError
         If the pool can be neither opened nor made.
     CoordinatorError
-        If etcd does not answer.
+        If etcd does not answer. A pool that was made for this call is gone then, too.
     UnsupportedError
         If etcd is of a version that may lose what it acknowledged, or the host has no address.
 
@@ -191,13 +234,12 @@ def serve(
     known.check_ttl(ttl)
     check_pool(path, size)
     address = address_of(host)
-    if not path.exists():
-        _make(path, size)
-    folder = certificates.of_node(bare, tls, address)
-    said = None if folder is None else str(folder)
-    runs = _Runs((bare, list(etcd), known.DEADLINE_S, said, str(path)), workers)
-    how: Any = {"ttl": ttl, "host": address, "weight": weight, "kept": kept, "caller": runs}
-    driven = native.Node(bare, path, list(etcd), tls_folder=folder, **how)
+    with _made_for_good(path, size):
+        folder = certificates.of_node(bare, tls, address)
+        said = None if folder is None else str(folder)
+        runs = _Runs((bare, list(etcd), known.DEADLINE_S, said, str(path)), workers)
+        how: Any = {"ttl": ttl, "host": address, "weight": weight, "kept": kept, "caller": runs}
+        driven = native.Node(bare, path, list(etcd), tls_folder=folder, **how)
     known.write(known.Known(bare, list(etcd), ttl, said, {socket.gethostname(): str(path)}))
     return ServedNode(driven, bare, path, runs)
 
@@ -230,18 +272,15 @@ def check_pool(path: Path, size: str | int | None) -> None:
         If the size cannot be that of a pool.
     NotFoundError
         If there is no folder in which it could be made.
-    FormatError
-        If something else is in its place.
+    FormatError, CorruptError
+        If something else is in its place: the engine says what, and what to do.
 
     """
     if size is not None and parsed(size) == 0:
         raise ArgumentError(f'size {size!r} leaves no room for data: give for example "4 GiB"')
     if path.is_dir():
         if not (path / POOL_FILE).exists():
-            raise FormatError(
-                f"{path} is a folder, but not a pool (it has no {POOL_FILE}): name a pool, or a "
-                "path that does not exist, where one is made"
-            )
+            _check_opens(path)
     elif path.exists():
         raise FormatError(
             f"{path} is a file, and no pool: name a pool, or a path that does not exist, where one "
@@ -251,9 +290,34 @@ def check_pool(path: Path, size: str | int | None) -> None:
         raise NotFoundError(f"the folder above {path} does not exist: make it first")
 
 
-def _make(path: Path, size: str | int | None) -> None:
+def _check_opens(path: Path) -> None:
+    """Refuse a folder that is no pool, or only half of one, with what the engine says of it."""
+    try:
+        open_pool(path, mode="r").close()  # another process of the host may have made it by now
+    except EngramError as error:
+        raise type(error)(
+            f"{error}; or name a path where nothing is: a pool is made there"
+        ) from None
+
+
+@contextlib.contextmanager
+def _made_for_good(path: Path, size: str | int | None) -> Iterator[None]:
+    """Make the pool if it is not there; where the block fails, take away what was made here."""
+    is_ours = not path.exists() and _make(path, size)
+    try:
+        yield
+    except BaseException:
+        if is_ours:
+            with contextlib.suppress(EngramError):  # another process of the host has it by now
+                destroy(path)
+        raise
+
+
+def _make(path: Path, size: str | int | None) -> bool:
+    """Make a pool; False: another process of the host was faster."""
     try:
         made = create(path, size) if size is not None else create(path)
     except ExistsError:
-        return  # another process of the host was faster
+        return False
     made.close()
+    return True

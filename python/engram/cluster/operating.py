@@ -319,6 +319,7 @@ def retire(cluster: Cluster, node: str, *, lost: bool = False) -> Member:
     if not lost:
         _check_not_alone(cluster, member, ArgumentError)
         if member.state == "serving":
+            _check_not_last(cluster, member)
             natives.ask_to_stop(member.node)
             _wait_until_left(cluster, lambda each: each == member.node, None)
         # Nothing can be published of it any more; what was until then counts.
@@ -339,6 +340,25 @@ def _found(cluster: Cluster, node: str) -> Member:
         uuids = ", ".join(each.node for each in found)
         raise ArgumentError(f"{node!r} has several nodes of {cluster.name!r}: name one of {uuids}")
     return found[0]
+
+
+def _check_not_last(cluster: Cluster, member: Member) -> None:
+    """Refuse to stop the last node that serves, if an etcd ends with it that a start has left.
+
+    Nobody could be told then that the node is gone for good.
+    """
+    own = etcds.read(cluster.name)
+    others = [each for each in cluster.members if each.state == "serving"]
+    if own is None or [each.node for each in others] != [member.node]:
+        return
+    if own.endpoint.rpartition("://")[2] in {
+        each.rpartition("://")[2] for each in cluster._native.endpoints()
+    }:
+        raise ArgumentError(
+            f"node {member.node} on {member.host} is the last that serves {cluster.name!r}, whose "
+            f"etcd would end with it: `engram cluster stop {cluster.name}` ends both, and the pool "
+            "stays; or start another node first"
+        )
 
 
 def _check_not_alone(

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from engram import mounts
 from engram.cluster import etcds, known, members
 from engram.cluster.natives import native
-from engram.cluster.nodes import ServedNode, address_of, check_pool, serve
+from engram.cluster.nodes import ServedNode, address_of, check_pool, gone, serve
 from engram.cluster.operating import wait_until_left
 from engram.errors import BusyError, CoordinatorError, EngramError, PoolGoneError
 from engram.jobs.signals import Signals
@@ -118,6 +118,7 @@ def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = Fa
                     time.sleep(_LOOK_S)
                 is_stopped, why = node.standing == "ended", node.failure
             if why is not None:
+                _check_is_there(pool, name)
                 raise BusyError(f"the node of {name!r} has ended: {why}")
             if is_stopped:
                 leave_last(name)
@@ -129,11 +130,7 @@ def run(start: Start, ready: Callable[[ServedNode], None], *, is_left: bool = Fa
 def _check_is_there(pool: Path, cluster: str) -> None:
     """Refuse to go on with a pool whose files were removed: what writes to it fails anyway."""
     if not (pool / POOL_FILE).exists():
-        raise PoolGoneError(
-            f"the files of the pool {pool} were removed while it was served: what it alone held is "
-            f"lost. `engram cluster retire {cluster} NODE --lost` gives its node up, which `engram "
-            f"cluster status {cluster}` names; a start with this --pool makes a new one"
-        )
+        raise PoolGoneError(gone(pool, cluster))
 
 
 def _told(cluster: str, node: ServedNode, before: list[str]) -> list[str]:
