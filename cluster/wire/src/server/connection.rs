@@ -121,7 +121,7 @@ async fn refuse(tcp: TcpStream) {
 
 /// Says that a user has its share; see [`refuse`]. A few connections at a time are told.
 async fn refuse_user(mut stream: Stream, place: &Place) {
-    let Ok(_turn) = place.0.refusing_users.try_acquire() else { return };
+    let Ok(_permit) = place.0.refusing_users.try_acquire() else { return };
     let Stream::Tls(stream) = &mut stream else { return };
     if stream.write_all(USER_REFUSAL).await.is_err() || stream.shutdown().await.is_err() {
         return;
@@ -144,13 +144,13 @@ async fn serve(tcp: TcpStream, address: SocketAddr, place: Place) {
         }
     };
     let guest = match &peer {
-        Some(Identity { who: Who::User(uid), .. }) => match Guests::enter(&shared.guests, *uid) {
-            Some(guest) => Some(guest),
-            None => {
+        Some(Identity { who: Who::User(uid), .. }) => {
+            let Some(guest) = Guests::enter(&shared.guests, *uid) else {
                 let _told = timeout(Duration::from_secs(1), refuse_user(stream, &place)).await;
                 return;
-            }
-        },
+            };
+            Some(guest)
+        }
         _ => None,
     };
     let (watch, pieces) = (Arc::new(Watch::new()), Pieces::default());
