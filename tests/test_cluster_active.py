@@ -540,6 +540,34 @@ def test_who_waits_for_a_call_is_told_when_its_node_is_stopped(
         c.close()
 
 
+def test_an_alias_that_a_node_may_have_that_is_away_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with rigged(tmp_path, secure=True) as rig:
+        rig.serve(0)
+        other = rig.serve(1)
+        c = clusters.open("job", etcd=rig.etcd, pool=tmp_path / "node0", tls=rig.tls)
+        Block(np.arange(4.0)).make_persistent("there", backend_id=far(c))
+        other.kill()
+        other.wait()
+
+        def told() -> str:
+            with pytest.raises(NodeAwayError) as away:
+                Block.get_by_alias("there", pool=c)
+            return str(away.value)
+
+        wait_for(lambda: "is away: try again later" in told())
+        with pytest.raises(NodeAwayError):
+            Block.get_by_alias("nowhere", pool=c)
+        rig.serve(1)
+        wait_for(lambda: all(each.state == "serving" for each in c.members))
+        assert Block.get_by_alias("there", pool=c).get_id()
+        with pytest.raises(engram.active.AliasNotFoundError):
+            Block.get_by_alias("nowhere", pool=c)
+        c.close()
+
+
 def test_calls_that_come_from_calls_need_no_worker_that_waits_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

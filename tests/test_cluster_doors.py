@@ -569,6 +569,9 @@ def check_cards(rig: Rig, opened: clusters.Cluster) -> None:
     assert "without 1 node" in card
     assert "Missing" in card
     assert "engram-card" in group._repr_html_()
+    rig.processes[0].kill()  # the other one may have had the group's attributes
+    rig.processes[0].wait()
+    assert "engram-card" in group._repr_html_()
 
 
 def opened_empty(group: clusters.ClusterGroup) -> clusters.FarArray:

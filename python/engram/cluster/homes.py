@@ -452,7 +452,7 @@ def place_of_alias(cluster: "Cluster", alias: str) -> tuple[Any, int]:
     ArgumentError
         If several other nodes have objects of this alias.
     NodeAwayError
-        If none has it, and some do not answer.
+        If none has it, and some are away or do not answer.
 
     """
     serving = serving_homes(cluster)
@@ -462,6 +462,12 @@ def place_of_alias(cluster: "Cluster", alias: str) -> tuple[Any, int]:
                 return home, int(home.by_alias(alias))
     found = _having(cluster, alias, [home for home in serving if home.is_far])
     if not found:
+        away = [each for each in cluster.members if each.state == "away"]
+        if away:  # it is not asked: its lease has ended, and what it has may come back
+            raise NodeAwayError(
+                f"no node of {cluster.name!r} that serves has the alias {alias!r}, and "
+                f"{away[0].host} ({away[0].node}) is away: try again later"
+            )
         raise AliasNotFoundError(
             f"no object of the cluster {cluster.name!r} has the alias {alias!r}"
         )

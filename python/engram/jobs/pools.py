@@ -168,7 +168,12 @@ def find_at(folder: Path, description: Description, *, wait: bool = False) -> Jo
     if not (folder / POOL_FILE).exists():
         return None
     see_whose(folder)
-    return _held(open_pool(folder), description, wait=wait)
+    try:
+        return _held(open_pool(folder), description, wait=wait)
+    except EngramError:
+        if (folder / POOL_FILE).exists():
+            raise
+        return None  # another process has ended the job, and removed the pool meanwhile
 
 
 def see_whose(folder: Path) -> None:

@@ -75,7 +75,7 @@ def _array(array: Array) -> str:
         line
         + parts.section("Values", lambda: _values(array), is_open=True)
         + _fields(array)
-        + _attributes_of(array)
+        + attributes(array)
         + parts.section("Stored", lambda: parts.facts(stored.facts(array)))
     )
 
@@ -106,7 +106,7 @@ def _blob(blob: Blob) -> str:
     return (
         parts.head("Blob", blob.path, human(blob.nbytes))
         + parts.fold("First bytes", f"<pre>{parts.text(first)}{after}</pre>", is_open=True)
-        + _attributes_of(blob)
+        + attributes(blob)
         + parts.section("Stored", lambda: parts.facts(stored.facts(blob)))
     )
 
@@ -119,7 +119,7 @@ def _table(table: Table) -> str:
         )
         + parts.section("Rows", lambda: _rows_of(table), is_open=True)
         + parts.section("Columns", lambda: _columns_of(table))
-        + _attributes_of(table)
+        + attributes(table)
         + parts.section("Stored", lambda: parts.facts(stored.facts(table)))
     )
 
@@ -143,7 +143,7 @@ def _group(group: Group) -> str:
     return (
         parts.head("Group", f"{group.path}/", members(group), where)
         + _members(group)
-        + _attributes_of(group)
+        + attributes(group)
         + parts.section("Stored", lambda: parts.facts(stored.facts(group)))
     )
 
@@ -154,7 +154,7 @@ def _namespace(namespace: Namespace) -> str:
         line
         + parts.section("Space", lambda: _space(namespace), is_open=True)
         + _members(namespace)
-        + _attributes_of(namespace)
+        + attributes(namespace)
     )
 
 
@@ -167,7 +167,7 @@ def _pool(pool: Pool) -> str:
         line
         + parts.section("Space", lambda: _space(pool), is_open=True)
         + _members(pool)
-        + _attributes_of(pool)
+        + attributes(pool)
         + parts.section("Namespaces", lambda: _namespaces(pool.namespaces))
         + parts.section("Devices", lambda: _devices(pool))
         + parts.fold("Pool", parts.facts((("durability", survives), ("uuid", pool.uuid))))
@@ -238,17 +238,18 @@ def _row(node: Node, *, is_open: bool) -> str:
     return f"<li><details{mark}><summary>{name} {inner}</summary>{below}</details></li>"
 
 
-def _attributes_of(handle: Handle) -> str:
+def attributes(handle: Any) -> str:
+    """Make the part of a thing's attributes; of the reason, where they cannot be read."""
     try:
         number = f"({len(handle.attrs):,})"
     except EngramError:  # told again, with its reason, by the part itself
         number = ""
-    return parts.section("Attributes", lambda: attributes_table(handle.attrs), count=number)
+    return parts.section("Attributes", lambda: _attributes_table(handle.attrs), count=number)
 
 
-def attributes_table(attributes: Mapping[str, Any]) -> str:
+def _attributes_table(attrs: Mapping[str, Any]) -> str:
     """Make a table of attributes: names, values, dtypes."""
-    found = list(attributes.items())
+    found = list(attrs.items())
     if not found:
         return parts.soft("none")
     rows = []
@@ -262,10 +263,10 @@ def attributes_table(attributes: Mapping[str, Any]) -> str:
     return made + parts.more(len(found) - len(rows))
 
 
-def _attributes_card(attributes: Attributes) -> str:
-    found = len(attributes)
+def _attributes_card(attrs: Attributes) -> str:
+    found = len(attrs)
     line = parts.head("Attributes", "", f"{found:,}")
-    return f"{line}<div class='engram-body'>{attributes_table(attributes)}</div>"
+    return f"{line}<div class='engram-body'>{_attributes_table(attrs)}</div>"
 
 
 def _namespaces_card(namespaces: Namespaces) -> str:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from engram.notebook import parts
-from engram.notebook.cards import attributes_table
+from engram.notebook.cards import attributes
 from engram.size import human
 
 _NODES = 50
@@ -111,11 +111,10 @@ def _array(array: Any) -> str:
         ("replicas", f"{array.replicas:,}"),
         ("state", parts.text(f"{state}: {_STATES[array.sealed]}")),
     ]
-    count = f"({len(array.attrs):,})"
     return (
         parts.head("Array", title, shape, str(array.dtype), human(nbytes), number)
         + parts.section("Boxes", lambda: _boxes(array, every), is_open=True)
-        + parts.section("Attributes", lambda: attributes_table(array.attrs), count=count)
+        + attributes(array)
         + parts.section("Published", lambda: parts.facts(facts), is_open=True)
         + parts.section("Parts", lambda: _parts(array, every))
     )
@@ -226,11 +225,10 @@ def _where(array: Any, node: str) -> str:
 def _group(group: Any) -> str:
     number = len(group.nodes)
     where = "on one node" if number == 1 else f"over {number:,} nodes"
-    attrs = group.attrs
     return (
         parts.head("Group", f"{group.cluster.url(group.path)}/", where)
         + parts.section("Members", lambda: _members(group), is_open=True)
-        + parts.section("Attributes", lambda: attributes_table(attrs), count=f"({len(attrs):,})")
+        + attributes(group)
         + parts.section("Nodes", lambda: _nodes_of(group.cluster, group.nodes))
     )
 
@@ -275,11 +273,10 @@ def _far(thing: Any) -> str:
         ("created", parts.text(f"{thing.created:%Y-%m-%d %H:%M:%S} UTC")),
         ("modified", parts.text(f"{thing.modified:%Y-%m-%d %H:%M:%S} UTC")),
     ]
-    count = f"({len(thing.attrs):,})"
     return (
         parts.head("Blob" if is_blob else "Array", title, *told, human(thing.nbytes))
         + parts.section("First values", lambda: _first(thing), is_open=True)
-        + parts.section("Attributes", lambda: attributes_table(thing.attrs), count=count)
+        + attributes(thing)
         + parts.section("Node", lambda: _nodes_of(thing._tree.cluster, [thing.node]))
         + parts.section("Stored", lambda: parts.facts(facts))
     )
