@@ -16,7 +16,6 @@ from engram.blob import Blob
 from engram.errors import EngramError
 from engram.explanation import Explanation
 from engram.group import Group
-from engram.handle import Handle
 from engram.index import IndexStats
 from engram.namespace import Namespace, Namespaces
 from engram.notebook import parts, queries, stored, values
