@@ -168,18 +168,27 @@ def slow_wire(campaign: Campaign) -> None:
 
 
 def full_node(campaign: Campaign) -> None:
-    """Leave a node no room, until somebody was told so; then make some."""
+    """Leave a node no room: new parts go to the others, and all get on; then make some."""
     host = _any_host(campaign)
-    begun = time.monotonic()
     host.python(FILL)
+    _all_get_on(campaign)
+    host.python(EMPTY)
+
+
+def full_nodes(campaign: Campaign) -> None:
+    """Leave no node any room, until somebody was told so; then make some."""
+    begun = time.monotonic()
+    for host in campaign.nodes:
+        host.python(FILL)
 
     def told() -> bool:
         users = ("write-1", "write-2", "keep")
         records = [each for user in users for each in campaign.records(user)]
         return any(each.begin > begun and each.outcome == "PoolFullError" for each in records)
 
-    wait_for("somebody told that a pool is full", told, PATIENCE_S)
-    host.python(EMPTY)
+    wait_for("somebody told that the pools are full", told, PATIENCE_S)
+    for host in campaign.nodes:
+        host.python(EMPTY)
 
 
 def one_name(campaign: Campaign) -> None:
@@ -221,6 +230,7 @@ ALL: tuple[Callable[[Campaign], None], ...] = (
     host_stopped,
     slow_wire,
     full_node,
+    full_nodes,
     one_name,
 )
 SAMPLE = (server_killed, power_lost, etcd_leader_killed, stopped_for_long, etcd_away)
