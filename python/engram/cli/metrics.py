@@ -146,5 +146,5 @@ def _lines(samples: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _label(text: str) -> str:
-    """Return a label's value as it stands between quotes; bytes of a name that are no UTF-8 show."""
+    """Return a label's value as it stands between quotes; what is no UTF-8 becomes U+FFFD."""
     return os.fsencode(text).decode("utf-8", "replace").translate(_ESCAPED_IN_LABEL)
