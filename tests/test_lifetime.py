@@ -177,9 +177,16 @@ def test_a_pod_is_a_container_with_a_remedy_of_its_own(
         (
             {
                 "usr/lib/tmpfiles.d/tmp.conf": "q /scratch 1777 root root 10d\n",
-                "etc/tmpfiles.d/user.conf": "d /scratch/user - - - -\n",
+                "etc/tmpfiles.d/a.conf": "d /scratch/user - - - -\n",
             },
             None,
+        ),
+        (
+            {
+                "usr/lib/tmpfiles.d/tmp.conf": "d /scratch - - - -\n",
+                "etc/tmpfiles.d/user.conf": "d /scratch/user - - - 3d\n",
+            },
+            "3d in /scratch/user,",
         ),
     ],
 )
