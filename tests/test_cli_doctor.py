@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import engram
 from engram import machine
+from engram.cli.doctor import memory, mount
+from engram.cli.doctor.place import Place
 from shell import COMMAND, example, in_terminal, run
 
 if TYPE_CHECKING:
@@ -134,3 +137,55 @@ def test_doctor_tries_nothing_in_the_folder_of_a_pool(
     tried.clear()
     assert run("doctor", path).code == 0
     assert [each.parent.parent for each in tried] == [home]
+
+
+def on_tmpfs(home: Path, options: str) -> Place:
+    """Return a place on a tmpfs with these mount options."""
+    facts = {"filesystem": "tmpfs", "verdict": "allowed", "durable": False}
+    standing = SimpleNamespace(**facts, mount="/m", options=options, free=1 << 40)
+    return Place(home, "a place", cast("Any", standing), None)
+
+
+@pytest.mark.parametrize(
+    ("options", "quota"),
+    [
+        ("rw,relatime,size=24683656k", ""),
+        ("rw,noquota", ""),
+        ("rw,usrquota,usrquota_block_hardlimit=10G", "usrquota_block_hardlimit=10G"),
+        ("rw,grpquota", "grpquota"),
+        ("rw,prjquota", "prjquota"),
+    ],
+)
+def test_doctor_tells_of_quotas(home: Path, options: str, quota: str) -> None:
+    found = [each for each in mount.findings(on_tmpfs(home, options)) if each.what == "quota"]
+    assert [quota in each.found for each in found] == ([True] if quota else [])
+    assert all("/m" in each.remedy for each in found)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "told"),
+    [
+        (None, "rw", None),
+        ("0", "rw", None),
+        ("0-1", "rw", ("nodes 0-1", "mpol=interleave /m")),
+        ("0,2", "rw,mpol=bind:2", ("mpol=bind:2", "")),
+    ],
+)
+def test_doctor_tells_of_nodes_of_memory(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: str | None,
+    options: str,
+    told: tuple[str, str] | None,
+) -> None:
+    if nodes is not None:
+        (home / "nodes").write_text(f"{nodes}\n")
+    monkeypatch.setattr(memory, "_NODES", home / "nodes")
+    found = [each for each in memory.findings(on_tmpfs(home, options)) if each.what == "NUMA"]
+    assert len(found) == (told is not None)
+    for each in found:
+        assert told is not None
+        what, remedy = told
+        assert what in each.found
+        assert remedy in each.remedy
+        assert bool(remedy) == bool(each.remedy)

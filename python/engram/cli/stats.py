@@ -10,6 +10,7 @@ import contextlib
 import heapq
 import math
 import os
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ import typer
 
 import engram
 from engram import machine
-from engram.cli import describe, holders, terminal
+from engram.cli import describe, holders, metrics, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
@@ -31,7 +32,7 @@ from engram.cli.app import (
     opened,
 )
 from engram.cli.terminal import counted
-from engram.errors import NotFoundError
+from engram.errors import ArgumentError, NotFoundError
 from engram.size import human
 
 if TYPE_CHECKING:
@@ -65,9 +66,11 @@ class _Counts:
         "engram stats /dev/shm/run",
         "engram stats /dev/shm/run run-17 --top 3",
         "engram stats /dev/shm/run --json",
+        "engram stats /dev/shm/run --prometheus > run.prom    # for node_exporter",
     )
 )
 def stats(
+    ctx: typer.Context,
     pool: PoolArgument,
     path: WhereArgument = "/",
     *,
@@ -76,8 +79,17 @@ def stats(
     ] = 5,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
+    prometheus: Annotated[
+        bool,
+        typer.Option("--prometheus", help="Print figures of all namespaces for Prometheus."),
+    ] = False,
 ) -> None:
     """Count what is in a pool or a group: objects, attributes, bytes by dtype, space, processes."""
+    if prometheus:
+        _refuse_others(ctx)
+        with engram.open(pool, mode="r") as handle:
+            sys.stdout.write(metrics.text_of(handle))
+        return
     where = clean(path)
     with opened(pool, namespace) as (handle, root):
         start: Member = root[where] if where else root
@@ -93,6 +105,16 @@ def stats(
         terminal.print_json({"pool": str(pool), "namespace": namespace, "path": where, **told})
     else:
         _print(told)
+
+
+def _refuse_others(ctx: typer.Context) -> None:
+    """Refuse what says nothing beside `--prometheus`, which tells of the whole pool."""
+    others = {"path": "PATH", "top": "--top", "namespace": "--namespace", "json": "--json"}
+    for name, shown in others.items():
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            message = f"--prometheus tells of the whole pool: leave out {shown}"
+            raise ArgumentError(message)
 
 
 def _counted(start: Member, where: str, top: int, bar: terminal.Bar) -> _Counts:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _WANTED = 1 << 30
 _NEEDED = 64 << 20
 _MACHINE = "/proc/meminfo"
+_NODES = Path("/sys/devices/system/node/has_memory")
 
 
 def findings(place: Place) -> Iterator[Finding]:
@@ -28,6 +29,7 @@ def findings(place: Place) -> Iterator[Finding]:
         yield _limit(file, limit, used)
     if place.in_memory:
         yield _swap(place)
+        yield from _numa(place)
 
 
 def left() -> int:
@@ -66,3 +68,21 @@ def _swap(place: Place) -> Finding:
     told = "the kernel may move the pool's memory to swap when it is short"
     remedy = f"sudo swapoff -a, or mount a tmpfs of your own with -o noswap (not {place.mount})"
     return Finding("swap", told, Verdict.fair, remedy)
+
+
+def _numa(place: Place) -> Iterator[Finding]:
+    """Tell on which nodes a pool's memory lies, where there is more than one."""
+    try:
+        nodes = _NODES.read_text(encoding="ascii").strip()
+    except OSError:
+        return
+    if not set(nodes) & set(",-"):
+        return
+    options = (place.standing.options or "").split(",")
+    policy = next((word for word in options if word.startswith("mpol=")), "")
+    if policy:
+        yield Finding("NUMA", f"nodes {nodes} have memory; the mount chooses ({policy})")
+        return
+    told = f"nodes {nodes} have memory; space lies at the node of the process that takes it"
+    remedy = f"sudo mount -o remount,mpol=interleave {place.mount} spreads new space over all"
+    yield Finding("NUMA", told, remedy=remedy)

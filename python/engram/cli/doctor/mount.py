@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import re
 from typing import TYPE_CHECKING
 
 from engram.cli.doctor.finding import Finding, Verdict
@@ -20,6 +21,7 @@ _ROOM_NEEDED = 16 << 20
 _INODES_WANTED = 1000
 _MAP_SHARED_VALIDATE = 0x3
 _MAP_SYNC = 0x80000
+_QUOTA = re.compile(r"(?:usr|grp|prj|u|g|p)?quota(?:$|=|_)|(?:usr|grp)jquota=")
 _ELSEWHERE = "engram doctor $HOME (or a folder of your own on the same disk)"
 _HOME = "put the pool on tmpfs, ext4 or xfs: `engram doctor /dev/shm` looks at one"
 
@@ -33,6 +35,7 @@ def findings(place: Place) -> Iterator[Finding]:
         yield _dax(place)
     room = os.statvfs(place.folder)
     yield _space(place, room)
+    yield from _quota(place)
     if room.f_files:  # else it makes them as they are needed
         yield _inodes(place, room)
 
@@ -129,6 +132,18 @@ def _space(place: Place, room: os.statvfs_result) -> Finding:
     if free < _ROOM_WANTED:
         return Finding("space", told, Verdict.fair, remedy, numbers)
     return Finding("space", told, numbers=numbers)
+
+
+def _quota(place: Place) -> Iterator[Finding]:
+    """Tell of quotas of the mount: its free space is not all for one user then."""
+    options = (place.standing.options or "").split(",")
+    quotas = [word for word in options if _QUOTA.match(word)]
+    if quotas:
+        told = (
+            f"the mount bounds what users may have ({', '.join(quotas)}); beyond it a pool is full"
+        )
+        remedy = f"quota -s tells how much you may have; sudo edquota $USER, for {place.mount}"
+        yield Finding("quota", told, Verdict.fair, remedy)
 
 
 def _inodes(place: Place, room: os.statvfs_result) -> Finding:
