@@ -14,6 +14,7 @@ from engram.formats.report import (
     ImportReport,
     Progress,
 )
+from engram.formats.telling import exported, exporting, imported, importing, numbers
 from engram.group import Group
 from engram.index import check_mode
 
@@ -106,8 +107,11 @@ def import_file(
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
     lies = _layout(chunks, codec)
     options = Options(overwrite, select, slices, check_mode(index), *lies)
-    with open_source(file_path("path", path)) as source:
-        return load(source, group, options, progress)
+    file = file_path("path", path)
+    with importing(file, group._namespace) as span, open_source(file) as source:
+        report = load(source, group, options, progress)
+        span.set(numbers, report)
+    return imported(report)
 
 
 def _layout(
@@ -240,6 +244,8 @@ def export_file(
     """
     from engram.formats.save import export  # noqa: PLC0415 - as above
 
-    return export(
-        source, file_path("path", path), format, overwrite, lossy, select, slices, progress
-    )
+    file = file_path("path", path)
+    with exporting(file) as span:
+        report = export(source, file, format, overwrite, lossy, select, slices, progress)
+        span.set(numbers, report)
+    return exported(report)
