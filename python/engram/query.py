@@ -166,10 +166,13 @@ class QueryResult:
         return dict(self._asked("attribute_keys"))
 
     def _asked(self, what: str) -> Any:
-        """Ask the query for something, and tell of that."""
+        """Ask the query for something, and tell of that who listens."""
+        ask = getattr(self._query, what)
+        if telemetry.is_off() and not _log.is_debugging:
+            return ask(self._namespace, self._group)
         begun = time.perf_counter()
         with telemetry.span("engram.query", _facts, self, what) as span:
-            found = getattr(self._query, what)(self._namespace, self._group)
+            found = ask(self._namespace, self._group)
             span.set(_hits, found)
         if _log.is_debugging:
             took = time.perf_counter() - begun

@@ -229,6 +229,8 @@ def call(obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs:
     """Run a method of an object: of a volatile one as it is, of a stored one as a transaction."""
     if obj._volatile is not None:
         return method.function(obj, *args, **kwargs)
+    if telemetry.is_off():
+        return _call(obj, method, args, kwargs)
     with telemetry.span("engram.active.call", _facts, obj, method):
         return _call(obj, method, args, kwargs)
 

@@ -14,7 +14,7 @@ from engram.formats.report import (
     ImportReport,
     Progress,
 )
-from engram.formats.telling import exported, exporting, imported, importing, numbers
+from engram.formats.telling import exported, exporting, numbers
 from engram.group import Group
 from engram.index import check_mode
 
@@ -100,18 +100,13 @@ def import_file(
 
     """
     # The formats' libraries are loaded when a file is imported, not with `import engram`.
-    from engram.formats.load import Options, load  # noqa: PLC0415
-    from engram.formats.registry import open_source  # noqa: PLC0415
+    from engram.formats.load import Options, load_file  # noqa: PLC0415
 
     if not isinstance(group, Group):
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
     lies = _layout(chunks, codec)
     options = Options(overwrite, select, slices, check_mode(index), *lies)
-    file = file_path("path", path)
-    with importing(file, group._namespace) as span, open_source(file) as source:
-        report = load(source, group, options, progress)
-        span.set(numbers, report)
-    return imported(report)
+    return load_file(file_path("path", path), group, options, progress)
 
 
 def _layout(
