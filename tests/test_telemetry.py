@@ -50,8 +50,9 @@ def facts(span: ReadableSpan) -> Mapping[str, Any]:
 
 
 def context(span: ReadableSpan) -> trace.SpanContext:
-    assert span.context is not None
-    return span.context
+    found: trace.SpanContext | None = span.context
+    assert found is not None
+    return found
 
 
 # Off
@@ -187,10 +188,11 @@ def test_a_call_in_a_worker_is_a_child_of_who_submitted_it(
         counter = Counter()
         counter.make_persistent("c", pool)
         with engram.active.Executor(workers=1) as workers, telemetry.span("submits", dict):
-            (worker,) = (counter.add.submit(1).result() and workers.pids,)
+            assert counter.add.submit(1).result() == 1
+            (worker,) = workers.pids
     submits = context(only(spans, "submits"))
     (line,) = (home / "spans").read_text(encoding="utf-8").splitlines()
-    told = ["engram.active.call", *worker, submits.trace_id, submits.span_id]
+    told = ["engram.active.call", worker, submits.trace_id, submits.span_id]
     assert line == " ".join(map(str, told))
 
 
