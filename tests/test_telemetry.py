@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
     InMemorySpanExporter,
 )
 
+from cluster.rig import rigged
 from telemetry_work import Counter
 
 _exporter = InMemorySpanExporter()
@@ -194,6 +195,26 @@ def test_a_call_in_a_worker_is_a_child_of_who_submitted_it(
     (line,) = (home / "spans").read_text(encoding="utf-8").splitlines()
     told = ["engram.active.call", worker, submits.trace_id, submits.span_id]
     assert line == " ".join(map(str, told))
+
+
+def test_a_call_on_another_node_knows_its_caller(
+    spans: InMemorySpanExporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with rigged(tmp_path, secure=True) as rig:
+        rig.serve(0, workers=1)
+        rig.serve(1, workers=1)
+        cluster = rig.open(0)
+        (there,) = (each for each in cluster.members if each.node != cluster.node)
+        counter = Counter()
+        counter.make_persistent(backend_id=there)
+        counter.seen()  # the worker imports OpenTelemetry, and knows of a caller from then on
+        spans.clear()
+        with telemetry.span("outer", dict):
+            seen = [counter.seen(), counter.seen.submit().result()]
+    outer, call = context(only(spans, "outer")), only(spans, "engram.active.call")
+    assert seen == [(outer.trace_id, context(call).span_id), (outer.trace_id, outer.span_id)]
+    assert facts(call)["engram.active.location"] == f"engram://job/{there.node}"
 
 
 @pytest.mark.parametrize("said", ["", "00-1-2-3", "no parent"])
