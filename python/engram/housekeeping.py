@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from engram import _engram, owners
+from engram import _engram, owners, telemetry
 from engram.errors import CorruptError
 from engram.paths import absolute
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engram.scope import Scope
+
+
+_log = telemetry.Log("engram.pool")
 
 
 class LeaseStats(TypedDict):
@@ -217,7 +220,12 @@ def compact(path: str | os.PathLike[str], *, allow_partial: bool = False) -> Com
     before, after = catalog
     spans_before, spans_after = arena
     spans = (spans_before, spans_after)
-    return Compaction(realms, (before, after), spans, joined, tuple(skipped), parts(left_out))
+    done = Compaction(realms, (before, after), spans, joined, tuple(skipped), parts(left_out))
+    said = (path, before, after, spans_before, spans_after)
+    _log.info("%s compacted: catalogs %d to %d bytes, values %d to %d", *said)
+    for part in done.left_out:
+        _log.warning("%s: not compacted: %s", path, part)
+    return done
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,4 +288,5 @@ def upgrade(
     target = None if to is None else absolute(to)
     done = _engram.upgrade(absolute(path), target, force)
     place, before, after, resumed, realms, objects, nbytes, skipped = done
+    _log.info("%s upgraded from format %d to %d: %d objects", place, before, after, objects)
     return Upgrade(str(place), before, after, resumed, realms, objects, nbytes, tuple(skipped))

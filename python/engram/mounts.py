@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypedDict, Unpack
 
-from engram import _engram, errors
+from engram import _engram, errors, telemetry
 from engram.arguments import truth
 from engram.errors import (
     ArgumentError,
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     Cache = Literal["job", "shared", "none"]
 
 __all__ = ["Mount", "mount", "unmount"]
+
+_log = telemetry.Log("engram.mount")
 
 _CACHES = ("job", "shared", "none")
 _SOURCE = "engram:"
@@ -168,6 +170,7 @@ def mount(
             line = said.readline()
     if line.strip() == _READY:
         _children[process.pid] = process
+        _log.info("%s mounted at %s, served by process %d", words[0], place, process.pid)
         return Mount(place, process.pid)
     error = told_by(line, process.wait(), place)
     if type(error) is NotFoundError and not Path(words[0]).exists():
@@ -251,6 +254,7 @@ def unmount(path: "str | os.PathLike[str]") -> None:
         time.sleep(0.01)
     if (child := _children.pop(served.pid, None)) is not None:
         child.wait()
+    _log.info("%s unmounted", place)
 
 
 class _Served(NamedTuple):

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, SupportsIndex, Unpack
 from weakref import WeakValueDictionary
 
-from engram import _engram, later, lifetime, reflexes, size
+from engram import _engram, later, lifetime, reflexes, size, telemetry
 from engram._engram import DeviceInfo
 from engram.arguments import several
 from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
@@ -25,6 +25,8 @@ _MODES = {"r": False, "r+": True}
 
 _MAX_GROUP = 2**32 - 2
 """The largest group number that POSIX has."""
+
+_log = telemetry.Log("engram.pool")
 
 _ALL_BITS = 0o7777
 """All bits of a POSIX mode."""
@@ -215,7 +217,11 @@ class Pool(Namespace):
         """
         found = _engram.backup(self._pool, absolute(dest), force, allow_partial)
         path, realms, objects, nbytes, skipped, left_out = found
-        return Backup(str(path), realms, objects, nbytes, tuple(skipped), parts(left_out))
+        made = Backup(str(path), realms, objects, nbytes, tuple(skipped), parts(left_out))
+        _log.info("%s copied to %s: %d objects, %d bytes", self.path, path, objects, nbytes)
+        for part in made.left_out:
+            _log.warning("%s: not copied: %s", self.path, part)
+        return made
 
     def close(self) -> None:
         """Close this opening: its handles end, its views live on. Closing twice is no error.
@@ -226,6 +232,8 @@ class Pool(Namespace):
             If the pool's files were removed meanwhile; it is closed all the same.
 
         """
+        if self._pool.is_open and _log.is_debugging:
+            _log.debug("%s closed", self.path)
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -359,6 +367,7 @@ def create(  # noqa: PLR0917 - as the contract has it
     how |= {"durability": durability, "checksums": checksums, "emulated": emulate is not None}
     pool = _handle(_engram.Pool.create(full, **how))
     _set_up(pool, settings)
+    _log.debug("%s created: %s", full, size)
     lifetime.warn_of_logout(full, stacklevel=3)
     return pool
 
@@ -407,7 +416,9 @@ def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) ->
     """
     if not isinstance(mode, str) or mode not in _MODES:
         raise ArgumentError(f'mode {mode!r} is unknown: use "r" or "r+"')
-    return _handle(_engram.Pool.open(absolute(path), _MODES[mode], force))
+    pool = _handle(_engram.Pool.open(full := absolute(path), _MODES[mode], force))
+    _log.debug("%s opened, mode %s", full, mode)
+    return pool
 
 
 def _handle(opening: _engram.Pool) -> Pool:
@@ -460,6 +471,7 @@ def destroy(path: str | os.PathLike[str], *, force: bool = False) -> None:
     for key in [key for key in _kept_here if key[0] == _key(full, "")[0]]:
         _kept_here.pop(key).close()
     _engram.destroy(full, force)
+    _log.info("%s destroyed", full)
 
 
 def chmod(path: str | os.PathLike[str], mode: int, /, *, namespace: str = "default") -> None:

@@ -5,13 +5,14 @@ told of the objects (names, attributes, handles) is as it is when it is asked: o
 deleted meanwhile are left out, and `result[i]` of one raises `NotFoundError`.
 """
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engram import _engram, later, tokens
+from engram import _engram, later, telemetry, tokens
 from engram.arguments import whole_number
 from engram.errors import ArgumentError, NotFoundError
 from engram.explanation import Explanation
@@ -40,6 +41,8 @@ _SHOWN = 60
 """So many characters of a query are shown in a line."""
 
 _MOST = 2**63 - 1
+
+_log = telemetry.Log("engram.query")
 
 
 class Asked(NamedTuple):
@@ -137,7 +140,7 @@ class QueryResult:
         That is the order of `order_by`, and of their ids where none was given.
         """
         if self._found is None:
-            self._found = self._query.oids(self._namespace, self._group)
+            self._found = self._asked("oids")
             self._found.flags.writeable = False
         return self._found
 
@@ -148,19 +151,35 @@ class QueryResult:
         """Count the objects; a result that was not used yet does so without listing them."""
         if self._found is not None:
             return len(self._found)
-        return self._query.count(self._namespace, self._group)
+        return int(self._asked("count"))
 
     def count_attributes(self) -> int:
         """Count the attributes of all the objects."""
         if self._found is not None:
             return sum(self.attribute_keys().values())
-        return self._query.count_attributes(self._namespace, self._group)
+        return int(self._asked("count_attributes"))
 
     def attribute_keys(self) -> dict[str, int]:
         """Give the keys of the objects' attributes in byte order, each with how many have it."""
         if self._found is not None:
             return dict(_engram.attribute_keys_of(self._namespace, self._found))
-        return dict(self._query.attribute_keys(self._namespace, self._group))
+        return dict(self._asked("attribute_keys"))
+
+    def _asked(self, what: str) -> Any:
+        """Ask the query for something, and tell of that who listens."""
+        ask = getattr(self._query, what)
+        if telemetry.is_off() and not _log.is_debugging:
+            return ask(self._namespace, self._group)
+        begun = time.perf_counter()
+        with telemetry.span("engram.query", _facts, self, what) as span:
+            found = ask(self._namespace, self._group)
+            span.set(_hits, found)
+        if _log.is_debugging:
+            took = time.perf_counter() - begun
+            (hits,) = _hits(found).values()
+            said = (what, self.query, self._namespace.pool_path, hits, took)
+            _log.debug("%s of %r in %s: %d in %.6f s", *said)
+        return found
 
     def __iter__(self) -> Iterator["Array | Blob"]:
         oids = self.oids()
@@ -331,3 +350,18 @@ class QueryResult:
         else:
             state = "not looked up yet"
         return f"<engram.QueryResult of {self._shortly()}: {state}>"
+
+
+def _facts(result: QueryResult, what: str) -> Mapping[str, telemetry.Value]:
+    return {
+        "db.system.name": "engram",
+        "db.namespace": result._namespace.name,
+        "db.operation.name": what,
+        "db.query.text": result.query,
+        "engram.pool": str(result._namespace.pool_path),
+    }
+
+
+def _hits(found: Any) -> Mapping[str, int]:
+    hits = found if isinstance(found, int) else len(found)
+    return {"db.response.returned_rows": hits}

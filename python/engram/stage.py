@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
-from engram import _engram
+from engram import _engram, telemetry
 from engram.arguments import truth
 from engram.errors import ArgumentError, BusyError, EngramError, FormatError, NotFoundError
 from engram.namespace import Namespace
@@ -63,6 +63,8 @@ __all__ = [
     "stop",
     "verify",
 ]
+
+_log = telemetry.Log("engram.stage")
 
 _VERIFY = ("size", "written", "readback")
 _EXISTING = ("refuse", "overwrite", "update")
@@ -250,9 +252,10 @@ class Stage:
     Leaving the block waits for it; after an exception it is stopped first.
     """
 
-    def __init__(self, native: "_engram.Stage", opened: Pool | None) -> None:
+    def __init__(self, native: "_engram.Stage", opened: Pool | None, span: telemetry.Span) -> None:
         self._native = native
         self._opened = opened
+        self._span = span
         self._report: Report | None = None
 
     def __enter__(self) -> Self:
@@ -291,12 +294,17 @@ class Stage:
         if self._report is None:
             try:
                 native = self._native.wait(timeout)
-            except EngramError:
+            except EngramError as error:
+                self._span.end(error)
+                _log.warning("stage %r failed: %s", self.name, error)
                 self._close()
                 raise
             if native is None:
                 return None
             self._report = _report(native)
+            self._span.set(_outcome, self._report)
+            self._span.end()
+            _tell(self.name, self._report)
             self._close()
         return self._report
 
@@ -418,7 +426,8 @@ def resume(pool: "AnyPool", name: str, *, namespace: str = "default") -> Stage:
         If there is no pool, or no stage of this name.
 
     """
-    return _with_native(pool, namespace, lambda native: _engram.Stage.resumed(native, name))
+    span = telemetry.span("engram.stage.resume", _facts, pool, name, [])
+    return _with_native(pool, namespace, lambda native: _engram.Stage.resumed(native, name), span)
 
 
 def stages(pool: "AnyPool", *, namespace: str = "default") -> list[Status]:
@@ -544,6 +553,7 @@ def drop(
             f"the pool, and would be lost: {shown}; bring them out first, see that what they lie "
             f"on is mounted, or drop it by force"
         )
+    _log.info("stage %r dropped: %d files, %d bytes, %d lost", name, files, nbytes, len(lost))
     return Dropped(files, nbytes, tuple(lost))
 
 
@@ -713,16 +723,55 @@ def _opened(pool: "AnyPool", namespace: str) -> tuple[Namespace, Pool | None]:
 
 
 def _with_native(
-    pool: "AnyPool", namespace: str, make: "Callable[[_engram.Namespace], _engram.Stage]"
+    pool: "AnyPool",
+    namespace: str,
+    make: "Callable[[_engram.Namespace], _engram.Stage]",
+    span: telemetry.Span,
 ) -> Stage:
     """Give a stage of a namespace, which stays open until the stage has ended."""
-    place, opened = _opened(pool, namespace)
+    opened = None
     try:
-        return Stage(make(place._namespace), opened)
-    except BaseException:
+        place, opened = _opened(pool, namespace)
+        begun = Stage(make(place._namespace), opened, span)
+    except BaseException as error:
+        span.end(error)
         if opened is not None:
             opened.close()
         raise
+    span.set(lambda: {"engram.stage.name": begun.name})
+    _log.info("stage %r begun", begun.name)
+    return begun
+
+
+def _facts(
+    pool: "AnyPool", name: str | None, pairs: list[tuple[str, str]]
+) -> Mapping[str, telemetry.Value]:
+    """Give a span the paths of a stage: the first of them, if there are many."""
+    place = pool._namespace.pool_path if isinstance(pool, Namespace) else os.fspath(pool)
+    said = {} if name is None else {"engram.stage.name": name}
+    paths = [f"{source}: {target}" for source, target in pairs[:_SHOWN]]
+    return {"engram.pool": str(place), "engram.stage.paths": paths, **said}
+
+
+def _outcome(report: Report) -> Mapping[str, telemetry.Value]:
+    return {
+        "engram.files": report.files,
+        "engram.bytes": report.nbytes,
+        "engram.files_reused": report.files_reused,
+        "engram.troubles": len(report.troubles),
+        "engram.whole": report.whole,
+    }
+
+
+def _tell(name: str, report: Report) -> None:
+    """Log what came of a stage."""
+    how = "whole" if report.whole else "incomplete"
+    said = (name, how, report.files, report.nbytes, report.files_reused, report.seconds)
+    _log.info("stage %r is %s: %d files, %d bytes, %d files reused, in %.3f s", *said)
+    for trouble in report.troubles[:_SHOWN]:
+        _log.warning("stage %r: %s: %s", name, trouble.path, trouble.why)
+    if (more := len(report.troubles) - _SHOWN) > 0:
+        _log.warning("stage %r: %d more could not be done", name, more)
 
 
 def _asked(pool: "AnyPool", namespace: str, ask: "Callable[[_engram.Namespace], _Told]") -> "_Told":
@@ -769,7 +818,9 @@ def _begin(
         _check_places(native.pool_path, pairs, inward=inward)
         return _engram.Stage(native, options.get("name"), inward, pairs, checked)
 
-    return _with_native(pool, options.get("namespace", "default"), begin)
+    way = "engram.stage.in" if inward else "engram.stage.out"
+    span = telemetry.span(way, _facts, pool, options.get("name"), pairs)
+    return _with_native(pool, options.get("namespace", "default"), begin, span)
 
 
 def _checked(pairs: list[tuple[str, str]], options: OutOptions) -> "_engram._StageOptions":

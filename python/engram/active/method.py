@@ -3,7 +3,8 @@
 import functools
 import inspect
 import itertools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -18,6 +19,7 @@ from typing import (
 
 import numpy as np
 
+from engram import telemetry
 from engram.active.analysis import Traits, traits_of
 from engram.active.errors import ConflictError, MovedError, WentFarError, gone
 from engram.active.transaction import Transaction, local
@@ -227,6 +229,25 @@ def call(obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs:
     """Run a method of an object: of a volatile one as it is, of a stored one as a transaction."""
     if obj._volatile is not None:
         return method.function(obj, *args, **kwargs)
+    if telemetry.is_off():
+        return _call(obj, method, args, kwargs)
+    with telemetry.span("engram.active.call", _facts, obj, method):
+        return _call(obj, method, args, kwargs)
+
+
+def _facts(obj: "ActiveObject", method: ActiveMethod[Any, Any]) -> Mapping[str, telemetry.Value]:
+    """Tell which method is called, and where it runs: the caller of another node is here."""
+    home = obj._home
+    return {
+        "engram.active.class": type(obj).__qualname__,
+        "engram.active.method": method.function.__name__,
+        "engram.active.location": str(getattr(home, "location" if home.is_far else "pool_path")),
+        "process.pid": os.getpid(),
+    }
+
+
+def _call(obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs: Any) -> Any:
+    """Run a method of a stored object."""
     if obj._home.is_far:
         there: Any = obj._home
         return there.call(obj, method.function.__name__, args, kwargs, again=method.read_only)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from engram import telemetry
 from engram.active.errors import MethodError, WorkerDiedError
 from engram.active.workers.call import RemoteTraceback
 from engram.active.workers.wire import Thrown
@@ -36,6 +37,8 @@ OF_OBJECTS: Final = ("call", "get", "set", "delete")
 """What is done with an object, by a worker: a method may run."""
 DEEPEST: Final = 32
 """From so many others a call may come."""
+
+_log = telemetry.Log("engram.cluster")
 
 _BETWEEN_S: Final = (0.0, 0.005, 0.02, 0.1)
 """How long a call is left alone that goes on, each time longer; the node waits, too."""
@@ -61,6 +64,8 @@ class Ask(NamedTuple):
     """Numbers of calls whose ends have been heard of: the node may forget them."""
     depth: int = 0
     """From how many calls it comes, each of which waits for the next."""
+    trace: str = ""
+    """The span that it comes from, as `telemetry.here` gives it."""
 
 
 _depths: Final = [0]
@@ -168,11 +173,13 @@ class Caller:
                 said = natives.call(node, method, number, body if method == "POST" else b"")
             except (NodeAwayError, CoordinatorError) as error:
                 # Away, as the map has it; or nobody says where it is, as where all was stopped.
+                _log.warning("%s: node %s is away: %s", label, node, error)
                 raise NodeAwayError(f"{label}: {error}; {_whether(may_run)}") from None
             if isinstance(said, bytes):
                 return said
             if isinstance(said, tuple):  # it was sent, and nobody knows whether it came
                 (said,), method, may_run = said, "GET", True
+                _log.debug("%s: node %s is asked again: %s", label, node, said)
             if isinstance(said, str):
                 if time.monotonic() > until:
                     raise NodeAwayError(f"{label}: {said}; {_whether(may_run)}")
@@ -184,6 +191,7 @@ class Caller:
                 asked += 1
             elif again:
                 method = "POST"
+                _log.warning("%s: node %s has lost the call, which is begun again", label, node)
             else:
                 raise WorkerDiedError(
                     f"{label}: the process of its node that took the call is gone, and with it "

@@ -12,6 +12,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
+from engram import telemetry
 from engram.active.code import classes
 from engram.active.errors import AliasNotFoundError, AliasTakenError, WentFarError
 from engram.active.method import ActiveMethod
@@ -170,7 +171,7 @@ class NodeHome(far.FarHome):
         """Have the node do something; gives how that ended, and with what."""
         label = f"{name or verb} of {gid:#x} in {self.location}"
         what = f"an argument of {label}"
-        ask = Ask(verb, self.key[1], gid, name, packed(content, what))
+        ask = Ask(verb, self.key[1], gid, name, packed(content, what), trace=telemetry.here())
         how, given = self.cluster._caller.call(self.node, ask, label, again=again)
         if how == FAILED:
             raise raised(given, label)
@@ -233,7 +234,12 @@ class NodeHome(far.FarHome):
     def submit(self, obj: Any, name: str, args: Any, kwargs: Any, *, again: bool) -> "Future[Any]":
         """Do as `call`, and do not wait for the end."""
         _check_outputs(obj, name, args, kwargs)
-        work = lambda: self._of(obj, "call", name, (args, kwargs), again=again)  # noqa: E731
+        trace = telemetry.here()
+
+        def work() -> Any:
+            with telemetry.within(trace):
+                return self._of(obj, "call", name, (args, kwargs), again=again)
+
         return self.cluster._caller.submit(work)
 
     # What ways and moves ask

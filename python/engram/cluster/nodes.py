@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from engram import telemetry
 from engram.cluster import certificates, known
 from engram.cluster.natives import native
 from engram.errors import (
@@ -30,10 +31,18 @@ from engram.size import parse as parsed
 if TYPE_CHECKING:
     from engram.cluster.running import Runner
 
+_log = telemetry.Log("engram.cluster")
+
 _LOOK_S = 0.02
 _WATCH_S = 0.5
 """How often a served pool's files are looked at: only a write would tell that they are gone."""
 _PATIENCE_S = 60.0
+_STANDS = {
+    "waits": "waits: another process of this host serves it",
+    "joins": "joins the cluster",
+    "serves": "is served",
+    "ended": "has ended",
+}
 KEPT_S = 60.0
 """How long parts that were replaced are kept, in seconds, if nothing else is said."""
 
@@ -52,6 +61,7 @@ class ServedNode:
         self._driven = driven
         self._runs = runs
         self._gone: str | None = None
+        self._told = "joins"
         self._over = threading.Event()
         threading.Thread(
             target=_watch, args=(weakref.ref(self), self._over), name="engram-watch", daemon=True
@@ -110,10 +120,13 @@ class ServedNode:
                     "not answer, or another host serves a copy of the pool"
                 )
             time.sleep(_LOOK_S)
+        self._tell()
         return self
 
     def stop(self) -> None:
         """End this process's part. What lies in the pool stays."""
+        if not self._over.is_set():
+            _log.info("%s: the node at %s ends", self.cluster, self.pool)
         self._over.set()
         self._driven.stop()
         self._runs.end()
@@ -123,13 +136,25 @@ class ServedNode:
 
         Gives whether it goes on.
         """
+        self._tell()
         if self.standing == "ended":
             return False
         if (self.pool / POOL_FILE).exists():
             return True
         self._gone = gone(self.pool, self.cluster)
+        _log.warning("%s", self._gone)
         self.stop()
         return False
+
+    def _tell(self) -> None:
+        """Log how it stands, if that has changed."""
+        now, before = self.standing, self._told
+        if now == before:
+            return
+        self._told = now
+        _log.info("%s: the node at %s %s", self.cluster, self.pool, _STANDS[now])
+        if (why := self.failure) is not None:
+            _log.warning("%s: the node at %s has failed: %s", self.cluster, self.pool, why)
 
 
 def _watch(node: weakref.ref[ServedNode], over: threading.Event) -> None:

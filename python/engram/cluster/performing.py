@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from engram import telemetry
 from engram.active import using
 from engram.active.code import classes
 from engram.active.errors import ClassUnknownError, ObjectDeletedError, gone
@@ -107,7 +108,8 @@ def _of_object(home: Home, gid: int, ask: Ask) -> bytes:
     content = pickle.loads(ask.content)  # noqa: S301 - of a member, as its certificate proves
     if ask.verb == "call":
         args, kwargs = content
-        result = getattr(obj, ask.name)(*args, **kwargs)
+        with telemetry.within(ask.trace):
+            result = getattr(obj, ask.name)(*args, **kwargs)
     elif ask.verb == "get":
         result = getattr(obj, ask.name)
     elif ask.verb == "set":

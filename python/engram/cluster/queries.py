@@ -10,14 +10,14 @@ import heapq
 import itertools
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from engram import _engram, later
+from engram import _engram, later, telemetry
 from engram.arguments import whole_number
 from engram.cluster import values
 from engram.cluster.natives import native
@@ -28,6 +28,8 @@ from engram.query import order_text, text_of
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
     from engram.cluster.trees import ClusterGroup
+
+_log = telemetry.Log("engram.cluster")
 
 _ASKED_AT_ONCE = 32
 _INDEX_SIZE = "1 GiB"
@@ -109,6 +111,27 @@ def of_cluster(
 ) -> Hits:
     """Find objects in all subtrees, and arrays."""
     query = _query(expr, order_by, limit)
+    with telemetry.span("engram.query", _facts, cluster, query) as span:
+        found = _of_cluster(cluster, query, limit, partial=partial)
+        span.set(_hits, found)
+    return found
+
+
+def _facts(cluster: Cluster, query: _engram.Query) -> Mapping[str, telemetry.Value]:
+    return {
+        "db.system.name": "engram",
+        "db.query.text": query.text,
+        "engram.pool": f"engram://{cluster.name}",
+    }
+
+
+def _hits(found: Hits) -> Mapping[str, telemetry.Value]:
+    return {"db.response.returned_rows": len(found), "engram.nodes_missing": len(found.missing)}
+
+
+def _of_cluster(
+    cluster: Cluster, query: _engram.Query, limit: int | None, *, partial: bool
+) -> Hits:
     arrays, trees = _names(cluster)
     answers, missing = _ask(cluster, query.text, trees, is_from_tree=False)
     if any(isinstance(why, NotFoundError) for why in missing.values()):
@@ -145,8 +168,11 @@ def of_tree(
         (holder["node"], holder["member"]): {group._root: manifest["uuid"]}
         for holder in manifest["holders"]
     }
-    answers, missing = _ask(group.cluster, query.text, trees, is_from_tree=True)
-    return _merged(group.cluster, answers, missing, limit, partial=partial)
+    with telemetry.span("engram.query", _facts, group.cluster, query) as span:
+        answers, missing = _ask(group.cluster, query.text, trees, is_from_tree=True)
+        found = _merged(group.cluster, answers, missing, limit, partial=partial)
+        span.set(_hits, found)
+    return found
 
 
 def _query(expr: Any, order_by: Any, limit: int | None) -> _engram.Query:
@@ -213,6 +239,8 @@ def _merged(
             f"{len(missing)} nodes have not answered ({said}): try again later, or take what the "
             "others have found with partial=True"
         )
+    for node, why in missing.items():
+        _log.warning("%s: node %s has not answered a query: %s", cluster.name, node, why)
     merged = heapq.merge(*answers, key=lambda each: each[:3])
     found = [each.hit for each in itertools.islice(merged, limit)]
     return Hits(cluster, found, {node: str(why) for node, why in missing.items()})

@@ -14,6 +14,7 @@ from engram.formats.report import (
     ImportReport,
     Progress,
 )
+from engram.formats.telling import exported, exporting, numbers
 from engram.group import Group
 from engram.index import check_mode
 
@@ -99,15 +100,13 @@ def import_file(
 
     """
     # The formats' libraries are loaded when a file is imported, not with `import engram`.
-    from engram.formats.load import Options, load  # noqa: PLC0415
-    from engram.formats.registry import open_source  # noqa: PLC0415
+    from engram.formats.load import Options, load_file  # noqa: PLC0415
 
     if not isinstance(group, Group):
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
     lies = _layout(chunks, codec)
     options = Options(overwrite, select, slices, check_mode(index), *lies)
-    with open_source(file_path("path", path)) as source:
-        return load(source, group, options, progress)
+    return load_file(file_path("path", path), group, options, progress)
 
 
 def _layout(
@@ -240,6 +239,8 @@ def export_file(
     """
     from engram.formats.save import export  # noqa: PLC0415 - as above
 
-    return export(
-        source, file_path("path", path), format, overwrite, lossy, select, slices, progress
-    )
+    file = file_path("path", path)
+    with exporting(file) as span:
+        report = export(source, file, format, overwrite, lossy, select, slices, progress)
+        span.set(numbers, report)
+    return exported(report)

@@ -34,6 +34,7 @@ from engram.errors import (
 from engram.formats import origin, ragged, stream, text
 from engram.formats.blocks import pieces, region_shape, whole
 from engram.formats.names import key_problem
+from engram.formats.registry import open_source
 from engram.formats.report import Entry, ImportReport, Progress
 from engram.formats.select import Selection
 from engram.formats.source import (
@@ -44,6 +45,7 @@ from engram.formats.source import (
     RaggedNode,
     TextNode,
 )
+from engram.formats.telling import imported, importing, numbers
 from engram.group import Group
 from engram.handle import make
 from engram.member import new_member
@@ -51,6 +53,7 @@ from engram.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from engram._engram import _New
     from engram.array import Array
@@ -95,6 +98,19 @@ def load(
         index=options.index,
         layout=(options.chunks, options.codec),
     ).run()
+
+
+def load_file(
+    path: Path,
+    group: Group,
+    options: Options,
+    progress: Callable[[Progress], None] | None,
+) -> ImportReport:
+    """Import a file, and tell of that in the trace and in the log."""
+    with importing(path, group._namespace) as span, open_source(path) as source:
+        report = load(source, group, options, progress)
+        span.set(numbers, report)
+    return imported(report)
 
 
 @dataclass(slots=True)

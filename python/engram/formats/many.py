@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engram import _stack
+from engram import _stack, telemetry
 from engram.arguments import file_path
 from engram.batch import Batch
 from engram.errors import ArgumentError, EngramError, NotFoundError, ReadOnlyError
@@ -29,10 +29,11 @@ from engram.formats.load import Options, load, receiver
 from engram.formats.registry import open_source
 from engram.formats.report import FilesProgress, ImportFailure, Progress
 from engram.formats.select import Selection
+from engram.formats.telling import failed, imported, importing, importing_files, numbers
 from engram.pool import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engram.formats.report import ImportReport
     from engram.group import Group
@@ -55,10 +56,16 @@ def import_one(
 ) -> Outcome:
     """Import one file into a group below `group`, which is made in the same batch."""
     try:
-        with open_source(path) as source, Batch(group._namespace):
-            return load(source, receiver(group, where, path), options, progress)
+        with (
+            importing(path, group._namespace) as span,
+            open_source(path) as source,
+            Batch(group._namespace),
+        ):
+            report = load(source, receiver(group, where, path), options, progress)
+            span.set(numbers, report)
     except EngramError as error:
         return ImportFailure(str(path), place_of(group, where), error)
+    return report
 
 
 def place_of(group: Group, where: str) -> str:
@@ -93,14 +100,37 @@ def import_many(
     Selection(options.select, options.slices)  # what is wrong with these is no file's fault
     tasks = [(path, where) for path, where in zip(files, places(files), strict=True)]
     count = _Count(files, progress)
-    if workers == 1 or len(files) <= 1:
+    with importing_files(group._namespace) as span:
+        found = _imported(group, tasks, options, count, min(workers, len(files)))
+        span.set(_totals, found)
+    return [_told(outcome) for outcome in found]
+
+
+def _totals(found: list[Outcome]) -> Mapping[str, int]:
+    failures = sum(isinstance(outcome, ImportFailure) for outcome in found)
+    return {"engram.files": len(found) - failures, "engram.failures": failures}
+
+
+def _told(outcome: Outcome) -> Outcome:
+    return failed(outcome) if isinstance(outcome, ImportFailure) else imported(outcome)
+
+
+def _imported(
+    group: Group,
+    tasks: list[tuple[Path, str]],
+    options: Options,
+    count: _Count,
+    workers: int,
+) -> list[Outcome]:
+    """Import each file: here, or with several workers."""
+    if workers <= 1:
         found = []
         for number, (path, where) in enumerate(tasks):
-            within = count.within(number) if progress else None
+            within = count.within(number) if count.wants_parts else None
             found.append(import_one(path, group, where, options, within))
             count.finish(number)
         return found
-    return _Crew(group, tasks, options, count).run(min(workers, len(files)))
+    return _Crew(group, tasks, options, count).run(workers)
 
 
 def _once(paths: Iterable[Path]) -> list[Path]:
@@ -214,7 +244,7 @@ class _Worker:
         self.line = Connection(ours.detach())
         self.given: deque[int] = deque()
         with contextlib.suppress(OSError):  # its end is found when it is listened to
-            self.line.send((group, options, parts))
+            self.line.send((group, options, parts, telemetry.here()))
 
     def give(self, number: int, task: tuple[Path, str]) -> None:
         """Give it a file."""

@@ -13,6 +13,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
+from engram import telemetry
 from engram.errors import EngramError
 from engram.formats.many import import_one
 
@@ -29,7 +30,7 @@ def main() -> None:
     """Import what the connection asks for."""
     with Connection(int(sys.argv[1])) as line:
         try:
-            group, options, parts = line.recv()
+            group, options, parts, trace = line.recv()
         except EngramError as error:  # the pool cannot be opened here
             line.send((None, error))
             return
@@ -37,7 +38,9 @@ def main() -> None:
             try:
                 number, path, where = line.recv()
                 tell = _teller(line, number) if parts else None
-                line.send((number, import_one(path, group, where, options, tell)))
+                with telemetry.within(trace):
+                    outcome = import_one(path, group, where, options, tell)
+                line.send((number, outcome))
             except (EOFError, OSError):
                 return
 

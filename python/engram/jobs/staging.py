@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, overload
 
+from engram import telemetry
 from engram.errors import AccessError, EngramError, NotFoundError, PoolFullError
 from engram.jobs import arrays, tags
 from engram.jobs.description import Description, Resource, is_below
@@ -23,6 +24,8 @@ from engram.stage import (
     begin_in,
     begin_out,
 )
+
+_log = telemetry.Log("engram.jobs")
 
 _LOOK_SECONDS = 0.1
 """Between two looks how far a stage is."""
@@ -52,6 +55,7 @@ class Log:
 
     def __call__(self, message: str) -> None:
         """Tell it."""
+        _log.info("%s", message)
         if self._tell is not None:
             self._tell(message)
         if self._file is None:

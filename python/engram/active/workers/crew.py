@@ -16,12 +16,15 @@ import threading
 from collections import deque
 from weakref import WeakSet
 
+from engram import telemetry
 from engram.active.errors import WorkerDiedError
 from engram.active.workers.call import Call
 from engram.active.workers.seat import Seat
 from engram.active.workers.telling import Teller
 from engram.active.workers.wire import kept
 from engram.errors import ArgumentError
+
+_log = telemetry.Log("engram.active.workers")
 
 
 class Crew:
@@ -122,6 +125,7 @@ class Crew:
         """Go on without a seat whose workers do not start; without any, refuse all calls."""
         with self.lock:
             self.seats = [other for other in self.seats if other is not seat]
+            _log.warning("a worker cannot be started, %d are left: %s", len(self.seats), why)
             if self.seats:
                 return
             self.broken = f"no worker could be started: {why}"

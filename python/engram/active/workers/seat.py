@@ -23,13 +23,15 @@ import time
 from concurrent.futures import InvalidStateError
 from typing import TYPE_CHECKING, Final
 
-from engram import _stack
+from engram import _stack, telemetry
 from engram.active.errors import WorkerDiedError
 from engram.active.workers.call import SHORT, Answered, Call, settle
 from engram.active.workers.wire import Message, Wire, pair
 
 if TYPE_CHECKING:
     from engram.active.workers.crew import Crew
+
+_log = telemetry.Log("engram.active.workers")
 
 _MOST_FAILURES: Final = 3
 """How often in a row a worker may end before it is ready."""
@@ -127,6 +129,7 @@ class Seat(threading.Thread):
         self.wire.send(hello)
         self.wire.receive()
         self._ready = True
+        _log.debug("worker %d begun", self.process.pid)
 
     def _converse(self) -> None:
         """Hand out calls, and read their answers, until the worker ends."""
@@ -291,6 +294,7 @@ class Seat(threading.Thread):
             return how
         if not call.sent and call.tries < _MOST_TRIES:
             call.tries += 1
+            _log.warning("a worker %s before it read %s: another one does", how, call.label)
             crew.again(call)
         else:
             self._lose(call, how)
@@ -301,6 +305,7 @@ class Seat(threading.Thread):
             f"the worker that ran {call.label} {how}: what the method had not committed never "
             "happened; another worker takes its place"
         )
+        _log.warning("%s", died)
         with contextlib.suppress(InvalidStateError):  # the attending thread was interrupted
             call.future.set_exception(died)
 

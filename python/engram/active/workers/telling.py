@@ -22,6 +22,7 @@ import types
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
+from engram import telemetry
 from engram.active import using
 from engram.active.code import classes
 from engram.active.code.source import made_of, source_of
@@ -94,6 +95,8 @@ class Target(NamedTuple):
     """The place that objects are made in."""
     places: list[int]
     """All places that arguments are in."""
+    trace: str = ""
+    """The span that it comes from, as `telemetry.here` gives it."""
 
 
 class Packed(NamedTuple):
@@ -154,7 +157,8 @@ class Teller:
                 packed_args = self._arguments(bound, (args, kwargs), places, buffers)
             else:
                 packed_args = _NO_ARGUMENTS
-            target = Target(place, obj._gid, name, self._used(home), places)
+            used = self._used(home)
+            target = Target(place, obj._gid, name, used, places, telemetry.here())
             return Packed(pickle.dumps(tuple(target), protocol=5) + packed_args, buffers)
 
     def task(self, home: "Home", function: Any, args: Any) -> Packed:

@@ -27,6 +27,7 @@ import traceback
 import types
 from typing import Any, Final
 
+from engram import telemetry
 from engram.active import using
 from engram.active.code import classes
 from engram.active.code.source import Source, made_of, run, standing_in
@@ -143,7 +144,8 @@ class Worker:
         if not target.method:
             return args[0](self._opened(target.place)[0], *args[1:])
         obj = ActiveObject._handle(self._opened(target.place)[0], target.gid)
-        return getattr(obj, target.method)(*args, **kwargs)
+        with telemetry.within(target.trace):
+            return getattr(obj, target.method)(*args, **kwargs)
 
     def _failure(self, error: BaseException) -> Message:
         trace = error.__traceback__
