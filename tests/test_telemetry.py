@@ -294,3 +294,11 @@ def test_a_worker_that_died_is_warned_of(home: Path, caplog: pytest.LogCaptureFi
         ):
             counter.die.submit().result()
     assert str(died.value) in caplog.messages
+
+
+def test_a_log_holds_nothing_that_a_file_of_text_cannot(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="engram.try"):
+        telemetry.Log("engram.try").info("%s and %d", "a\udcff\nb", 7)
+    (record,) = caplog.records
+    assert record.getMessage() == r"a\udcff\nb and 7"
+    assert record.filename == Path(__file__).name

@@ -23,6 +23,8 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
+from engram.plain import printable
+
 Value: TypeAlias = str | bool | int | float | Sequence[str]
 Facts: TypeAlias = Callable[..., Mapping[str, Value]]
 """Gives the attributes of a span."""
@@ -30,6 +32,8 @@ Facts: TypeAlias = Callable[..., Mapping[str, Value]]
 _TRACE: Final = "opentelemetry.trace"
 _PARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _DEBUG: Final = 10
+_INFO: Final = 20
+_WARNING: Final = 30
 """The level of `logging`."""
 
 
@@ -120,7 +124,10 @@ def _begun(trace: Any, name: str, facts: Facts, args: tuple[Any, ...]) -> Span:
 
 def _attributes(facts: Facts, args: tuple[Any, ...]) -> Mapping[str, Value]:
     with suppress(Exception):
-        return facts(*args)
+        found = facts(*args)
+        return {
+            name: printable(each) if isinstance(each, str) else each for name, each in found.items()
+        }
     return {}
 
 
@@ -146,6 +153,11 @@ def within(parent: str) -> "AbstractContextManager[Any]":
     return found.use_span(found.NonRecordingSpan(context))  # type: ignore[no-any-return]
 
 
+def _shown(value: Any) -> Any:
+    """Give what a log or a span takes: a name can hold what no file of text does."""
+    return value if isinstance(value, bool | int | float) else printable(str(value))
+
+
 class Log:
     """A logger, once the program has imported `logging`."""
 
@@ -157,18 +169,20 @@ class Log:
 
     def debug(self, message: str, *args: Any) -> None:
         """Tell what helps to find out why something happens."""
-        if (logger := self._found()) is not None:
-            logger.debug(message, *args, stacklevel=2)
+        self._tell(_DEBUG, message, args)
 
     def info(self, message: str, *args: Any) -> None:
         """Tell what was done."""
-        if (logger := self._found()) is not None:
-            logger.info(message, *args, stacklevel=2)
+        self._tell(_INFO, message, args)
 
     def warning(self, message: str, *args: Any) -> None:
         """Tell what was not done as asked, or was lost."""
-        if (logger := self._found()) is not None:
-            logger.warning(message, *args, stacklevel=2)
+        self._tell(_WARNING, message, args)
+
+    def _tell(self, level: int, message: str, args: tuple[Any, ...]) -> None:
+        logger = self._found()
+        if logger is not None and logger.isEnabledFor(level):
+            logger.log(level, message, *map(_shown, args), stacklevel=3)
 
     @property
     def is_debugging(self) -> bool:
