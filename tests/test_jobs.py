@@ -605,6 +605,21 @@ def test_a_mount_of_a_description_brings_its_results_out(place: Place) -> None:
     assert place.mount not in mounts()
 
 
+def test_a_job_whose_pool_is_removed_as_it_is_looked_for_has_none(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = Description.read(place.write())
+    folder = place.root / "removed"
+    engram.create(folder, "8 MiB", force=True).close()
+
+    def too_late(path: Path) -> engram.Pool:
+        engram.destroy(path)  # by the process that ended the job
+        return engram.open(path)
+
+    monkeypatch.setattr(pools, "open_pool", too_late)
+    assert pools.find_at(folder, described) is None
+
+
 @needs_fuse
 @pytest.mark.parametrize("how", ["signal", "unmount", "killed"])
 def test_a_mount_in_the_foreground_brings_its_results_out(place: Place, how: str) -> None:
