@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import runpy
+import time
 from io import StringIO
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from engram import demo
+from engram.demo import layout
 from engram.demo.shallow_water import Channel, State, initial, padded, strips, tendency
 
 CHANNEL = Channel(ny=120, nx=48)
@@ -69,3 +72,16 @@ def test_a_short_run_of_the_main_job_holds_every_claim(tmp_path: Path) -> None:
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(EXAMPLES / "quickstart.py"))
     assert "anomaly" in capsys.readouterr().out
+
+
+def test_a_slow_machine_is_waited_for_as_long_as_something_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(layout, "PATIENCE_S", 0.2)
+    began = time.monotonic()
+    steps = itertools.count()
+    layout.wait_until(
+        lambda: time.monotonic() > began + 0.6, "more time than it has", lambda: next(steps)
+    )
+    with pytest.raises(TimeoutError, match="towards step 240"):
+        layout.wait_until(lambda: False, "step 240", lambda: 239)

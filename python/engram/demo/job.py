@@ -152,7 +152,7 @@ class Job:
                 wanted = writers if until == self.steps else [VICTIM]
                 return all(until in writers[name].log.steps(event) for name in wanted)
 
-            wait_until(reached, f"step {until}")
+            wait_until(reached, f"step {until}", lambda: [bar.completed for bar in progress.tasks])
 
     def kill_and_replace(self, pool: engram.Pool, victim: Writer) -> Writer:
         """Kill the victim while it computes in space it has reserved; start its successor."""

@@ -41,19 +41,23 @@ def wait_for(members: Mapping[str, object], path: str) -> None:
     wait_until(lambda: path in members, f"{path} to be published")
 
 
-def wait_until(happened: Callable[[], bool], what: str) -> None:
-    """Return when `happened()`.
+def wait_until(
+    happened: Callable[[], bool], what: str, progress: Callable[[], object] = lambda: None
+) -> None:
+    """Return when `happened()`. A machine may be slow, as long as `progress()` changes.
 
     Raises
     ------
     TimeoutError
-        If it has not after `PATIENCE_S` seconds; the message names `what`.
+        If neither has come about for `PATIENCE_S` seconds; the message names `what`.
 
     """
-    deadline = time.monotonic() + PATIENCE_S
+    last, deadline = progress(), time.monotonic() + PATIENCE_S
     while not happened():
+        if (now := progress()) != last:
+            last, deadline = now, time.monotonic() + PATIENCE_S
         if time.monotonic() > deadline:
-            message = f"waited {PATIENCE_S:.0f} s for {what}; did the process that does it die?"
+            message = f"nothing went on for {PATIENCE_S:.0f} s towards {what}: look into logs/"
             raise TimeoutError(message)
         time.sleep(POLL_S)
 
