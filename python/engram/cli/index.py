@@ -24,7 +24,7 @@ from engram.cli.terminal import counted
 from engram.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from engram.index import IndexStats
+    from engram.index_stats import IndexStats
     from engram.namespace import Namespace
     from engram.pool import Pool
 

@@ -16,7 +16,7 @@ from engram.blob import Blob
 from engram.errors import EngramError
 from engram.explanation import Explanation
 from engram.group import Group
-from engram.index import IndexStats
+from engram.index_stats import IndexStats
 from engram.namespace import Namespace, Namespaces
 from engram.notebook import parts, queries, stored, values
 from engram.notebook.preview import preview
