@@ -1,6 +1,6 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
-# bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster evaluate hot
-# versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install
+# bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster bench-start
+# evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install
 # lint layers supply msrv aarch64 fmt clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -24,8 +24,8 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
-	bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster evaluate hot \
-	versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install \
+	bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster bench-start \
+	evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install \
 	lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
@@ -82,6 +82,9 @@ bench-stage: $(BIN)/.built ## Stages beside cp, rsync and the paper's Table 3 (1
 
 bench-cluster: $(BIN)/.cluster $(BIN)/.peers-active ## A cluster beside what it stands on (15; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.cluster $(ARGS))
+
+bench-start: $(BIN)/.built ## Imports and verbs beside numpy (5; ARGS="--wheel FILE": pip)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.start $(ARGS))
 
 PARTS := queries million policies index-bytes index-time search-space end-to-end
 evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure it (5 minutes)

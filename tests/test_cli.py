@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -15,10 +16,12 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+from typer.main import get_group
 
 import engram
-from engram.cli import main, terminal
-from engram.cli.app import VERBS, module_of
+from engram.cli import main
+from engram.cli.app import SECTIONS, VERBS, app, arrange, module_of
+from engram.cli.bar import Bar
 from shell import each_in_terminal, in_terminal, piped
 
 if TYPE_CHECKING:
@@ -563,20 +566,51 @@ def test_help_lists_the_verbs(run: Callable[..., tuple[int, str, str]]) -> None:
     assert engram.__version__ in run("--version")[1]
 
 
-def test_a_verb_loads_no_other_verb_and_nothing_large_that_it_does_not_need(path: Path) -> None:
+def ran(*words: object) -> tuple[str, set[str]]:
+    """Run the command line in a process of its own; return stdout, and the modules it loaded."""
     code = (
         "import sys\nfrom engram.cli import main\n"
-        "try:\n    main(['ls', sys.argv[1]])\n"
+        "try:\n    main(sys.argv[1:])\n"
         "finally:\n    print(*sys.modules, file=sys.stderr)"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, check=True, text=True
-    )
-    assert set(ended.stdout.split()) == {"log", "run-17/"}
-    loaded = set(ended.stderr.split())
+    command = [sys.executable, "-c", code, *map(str, words)]
+    ended = subprocess.run(command, capture_output=True, check=True, text=True)
+    return ended.stdout, set(ended.stderr.split())
+
+
+LARGE = {"asyncio", "cftime", "dask", "engram.active", "engram.formats", "importlib.metadata"}
+LARGE |= {"matplotlib", "pydantic", "rich", "rich.console", "tempfile", "typer.rich_utils"}
+"""What most verbs do without."""
+
+
+def test_a_verb_loads_no_other_verb_and_nothing_large_that_it_does_not_need(path: Path) -> None:
+    out, loaded = ran("ls", path)
+    assert set(out.split()) == {"log", "run-17/"}
     assert module_of("ls") in loaded
     assert not loaded & {module_of(verb) for verb in VERBS if verb != "ls"}
-    assert not loaded & {"asyncio", "engram.active", "engram.formats", "matplotlib", "pydantic"}
+    assert not loaded & LARGE
+
+
+@pytest.mark.parametrize(
+    "words", ["ls -l -r {}", "ls --json {}", "query {} orbit=4", "get {} run-17/T /dev/null"]
+)
+def test_what_goes_into_a_pipe_or_a_file_needs_no_rich(path: Path, words: str) -> None:
+    assert not ran(*words.format(path).split())[1] & LARGE - {"tempfile"}
+
+
+def test_help_lists_verbs_that_are_not_loaded_as_they_say_of_themselves() -> None:
+    out, loaded = ran("--help")
+    assert not loaded & {module_of(verb) for verb in VERBS}
+    shown = " ".join(out.replace("│", "").split())
+    for verb in VERBS:
+        importlib.import_module(module_of(verb))
+    arrange()
+    for section, lines in SECTIONS.items():
+        for verb, line in lines.items():
+            command = get_group(app).commands[verb]
+            assert (command.help or "").partition("\n\n")[0] == line
+            assert command.rich_help_panel == section
+            assert f" {verb} {line} " in shown
 
 
 def test_an_unreadable_pool_of_output_ends_quietly(path: Path) -> None:
@@ -606,13 +640,13 @@ def test_bytes_are_not_written_to_a_terminal(path: Path) -> None:
 def test_a_progress_bar_shows_only_in_a_terminal_and_after_patience(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with terminal.Bar("copy", 100, patience_s=0) as bar:
+    with Bar("copy", 100, patience_s=0) as bar:
         bar.update(50)
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with terminal.Bar("copy", 100, patience_s=3600) as bar:
+    with Bar("copy", 100, patience_s=3600) as bar:
         bar.update(50)
     assert capsys.readouterr().err == ""
-    with terminal.Bar("copy", 100, patience_s=0) as bar:
+    with Bar("copy", 100, patience_s=0) as bar:
         bar.update(50)
     assert "copy" in capsys.readouterr().err

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import engram
-from engram.cli import terminal
 from engram.cli.app import SECTIONS, VERBS
+from engram.cli.bar import Bar
 from shell import COMMAND, each_in_terminal, example, in_terminal, piped, run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -177,7 +177,7 @@ def test_a_bar_counts_items_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with terminal.Bar("counting", None, patience_s=0, unit="items") as bar:
+    with Bar("counting", None, patience_s=0, unit="items") as bar:
         bar.advance(1234)
     assert "1,234" in capsys.readouterr().err
 
@@ -221,7 +221,7 @@ def test_a_progress_bar_fits_on_a_line(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with terminal.Bar("f", 100, patience_s=0) as bar:
+    with Bar("f", 100, patience_s=0) as bar:
         bar.update(50, "a-file-with-a-rather-long-name.nc/group/variable")
         bar.update(70)
     seen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)

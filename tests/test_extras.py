@@ -84,6 +84,32 @@ def test_importing_engram_loads_numpy_and_the_standard_library_alone() -> None:
     assert not above
 
 
+def test_importing_engram_loads_little_that_numpy_does_not() -> None:
+    code = "import numpy\nbefore = {*sys.modules}\nimport engram\nprint(*{*sys.modules} - before)"
+    ended = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{code}"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    loaded = set(ended.stdout.split())
+    slow = {"asyncio", "dataclasses", "decimal", "difflib", "inspect", "json", "logging", "random"}
+    slow |= {"importlib.metadata", "secrets", "shutil", "subprocess", "tempfile", "threading"}
+    assert not loaded & (slow | {*later.PUBLIC.values()})
+
+
+def test_a_public_name_stays_what_it_is_once_all_modules_are_imported() -> None:
+    code = (
+        "import importlib, engram\nfrom engram import later\n"
+        "for module in later.PUBLIC.values():\n    importlib.import_module(module)\n"
+        "print(*[n for n in later.PUBLIC if getattr(engram, n) is not later.load(n)])"
+    )
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert not ended.stdout.split()
+    assert set(later.PUBLIC) <= set(engram.__all__)
+
+
 def test_the_core_works_with_numpy_alone(home: Path) -> None:
     code = """
 import sys
@@ -231,7 +257,7 @@ def test_a_table_without_pyarrow_names_the_extra(home: Path, use: str) -> None:
 def test_a_verb_without_its_library_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, module: str, call: str, extra: str
 ) -> None:
-    from engram.cli import conventions  # noqa: PLC0415 - what is tried
+    from engram import conventions  # noqa: PLC0415 - what is tried
     from engram.cli.plot.draw import draw  # noqa: PLC0415 - likewise
 
     class Array:

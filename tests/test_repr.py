@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import engram
 from engram import _engram
+from engram.chunked import ChunkedArray
 from support import DTYPES, TEXT, filled
 
 if TYPE_CHECKING:
@@ -252,6 +253,97 @@ def test_a_picture_leaves_blank_what_is_marked_as_missing(pool: engram.Pool) -> 
     assert base64.b64decode(picture[1]).startswith(b"\x89PNG\r\n\x1a\n")
 
 
+def alt_of(shown: str) -> str:
+    """Find what a picture is called to those who do not see it."""
+    found = re.search(r"(?:alt|aria-label)='([^']*)'", shown)
+    assert found is not None
+    return html.unescape(found[1])
+
+
+def test_a_picture_has_axes_of_its_coordinates_and_says_in_words_what_it_shows(
+    pool: engram.Pool,
+) -> None:
+    hours = np.arange(48.0)
+    pool.create_array("time", data=hours, attrs={"units": "hours since 2020-01-01"})
+    facts = {"units": "m", "long_name": "sea level", "scale_factor": 0.5}
+    tide = np.arange(48, dtype="i2")
+    line = pool.create_array("tide", data=tide, dims=("time",), attrs=facts)
+    ends = "2020-01-01T00:00:00 to 2020-01-02T23:00:00"
+    assert alt_of(line._repr_html_()) == f"Line of sea level [m], from 0 to 23.5: time from {ends}"
+    assert "2020-01-01T00:00:00 time 2020-01-02T23:00:00 0 to 23.5 m" in page(line).text
+    pool.create_array("lat", data=[-30.0, 0.0, 30.0], attrs={"units": "degrees_north"})
+    plane = pool.create_array("p", data=np.arange(12.0).reshape(3, 4), dims=("lat", "x"))
+    told = "Image of p, from 0 to 11: lat [degrees_north] from -30 to 30 by x from 0 to 3"
+    assert alt_of(plane._repr_html_()) == told
+
+
+def picture_of(array: engram.Array) -> str:
+    """Find the image in a card."""
+    found = re.search(r"base64,([^']*)'", array._repr_html_())
+    assert found is not None
+    return found[1]
+
+
+def test_a_map_stands_upright_whichever_way_its_latitudes_go(pool: engram.Pool) -> None:
+    values, latitudes = np.arange(12.0).reshape(3, 4), np.array([-30.0, 0.0, 30.0])
+    pictures = []
+    for name, step in (("up", 1), ("down", -1)):
+        group = pool.create_group(name)
+        group.create_array("lat", data=latitudes[::step], attrs={"units": "degrees_north"})
+        pictures.append(
+            picture_of(group.create_array("T", data=values[::step], dims=("lat", "lon")))
+        )
+    assert pictures[0] == pictures[1]
+    assert pictures[0] != picture_of(pool.create_array("plain", data=values))
+
+
+def test_a_line_of_many_values_keeps_its_peaks(pool: engram.Pool) -> None:
+    values = np.zeros(100_001)
+    values[[777, 54_321]] = 5.0, -1.0
+    shown = page(pool.create_array("x", data=values))
+    assert "-1 to 5" in shown.text
+
+
+def test_a_picture_of_a_large_chunked_array_reads_its_first_chunks(
+    pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    field = np.add.outer(np.arange(1500.0), np.arange(3000.0)).astype("f4")
+    made = pool.create_array("x", data=np.stack([field] * 2), chunks=(1, 256, 512), codec="lz4")
+    nbytes = []
+    read = ChunkedArray.__getitem__
+
+    def counted(array: ChunkedArray, key: Any) -> Any:
+        given = zip(key, array.shape, array.chunks or (), strict=True)
+        spans = [(range(n)[k] if isinstance(k, slice) else range(k, k + 1), c) for k, n, c in given]
+        nbytes.append(array.dtype.itemsize)
+        for span, chunk in spans:
+            nbytes[-1] *= (span[-1] // chunk - span[0] // chunk + 1) * chunk
+        return read(array, key)
+
+    monkeypatch.setattr(ChunkedArray, "__getitem__", counted)
+    shown = page(made)
+    assert shown.counts["img"] == 1
+    assert "the first 512 of 1,500 rows, the first 1,536 of 3,000 columns" in shown.text
+    assert nbytes
+    assert sum(nbytes) <= 6 << 20
+    large = pool.create_array("y", shape=(4000, 4000), dtype="f4", chunks=(4000, 4000))
+    large[:2, :2] = 1.0
+    assert "no picture: each chunk is 61 MiB" in page(large).text
+
+
+def test_a_card_names_the_command_that_shows_it_in_a_browser(
+    filled_pool: engram.Pool, home: Path
+) -> None:
+    command = f"In a browser: engram serve {filled_pool.path}"
+    for path in ("", "run", "run/T", "run/log"):
+        assert page(filled_pool[path] if path else filled_pool).text.endswith(command)
+    inner = filled_pool.namespaces["icesat"].create_group("g")
+    assert page(inner).text.endswith(f"{command} --namespace icesat")
+    with engram.create(home / "a b", size="16 MiB", force=True) as blank:
+        assert page(blank).text.endswith(f"engram serve '{blank.path}'")
+    assert "serve" not in page(blank).text
+
+
 def test_a_group_of_many_members_is_shown_in_bounds(pool: engram.Pool) -> None:
     with pool.batch():
         for n in range(100_000):
@@ -313,7 +405,7 @@ def test_packed_values_are_shown_as_they_are_meant(pool: engram.Pool) -> None:
     assert "2003-01-01, 2003-01-01T06:00:00, 2003-01-01T12:00:00]" in page(times).text
     for attrs in ({"units": "ppm"}, {"scale_factor": "none"}, {"add_offset": [1.0, 2.0]}):
         plain = pool.create_array("plain", data=values, attrs=attrs, overwrite=True)
-        assert "-50 to 48" in page(plain).text
+        assert "-50 to 49" in page(plain).text
         assert "meant" not in page(plain).text
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import engram
 from engram import _child
-from engram.salvage import salvage
+from engram.salvaging import salvage
 from shell import run
 from support import spoil
 

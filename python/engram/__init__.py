@@ -54,27 +54,20 @@ from engram.errors import (
     UnsupportedError,
     UnverifiedError,
 )
-from engram.explanation import Explanation
 from engram.expression import Expression, Field, attr, field, group_attr, under
 from engram.group import Group
-from engram.housekeeping import Backup, Compaction, PartLeftOut, Upgrade, compact, upgrade
-from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
+from engram.index import IndexMode, IndexSettings
 from engram.lock import Lock
-from engram.mounts import Mount, mount, unmount
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, adopt, chmod, create, destroy, open
 from engram.query import QueryResult
-from engram.running import run, run_environment
-from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.sharing import Moved
 from engram.snapshot import Snapshot
-from engram.tree import Tree
-from engram.verify import Report, verify
-from engram.watch import Watch
 
 if TYPE_CHECKING:
     from engram import active
     from engram.active import ActiveObject, activemethod
+    from engram.explanation import Explanation
     from engram.formats import (
         Entry,
         ExportReport,
@@ -86,7 +79,15 @@ if TYPE_CHECKING:
         import_file,
         import_files,
     )
+    from engram.housekeeping import Backup, Compaction, PartLeftOut, Upgrade, compact, upgrade
+    from engram.index_stats import AttributeGroup, IndexStats
+    from engram.mounts import Mount, mount, unmount
+    from engram.running import run, run_environment
+    from engram.salvaging import LeftOut, SalvageReport, salvage
     from engram.table import Table
+    from engram.tree import Tree
+    from engram.verifying import Report, verify
+    from engram.watch import Watch
 
 __version__ = "0.1.0"
 
@@ -187,9 +188,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is not always used only where it is: libraries for files take a second."""
+    """Import what is not always used at its first use: all together would take seconds."""
     if name in later.PUBLIC:
-        return later.load(name)
+        globals()[name] = later.load(name)
+        return globals()[name]
     raise reflexes.of_package(name)
 
 

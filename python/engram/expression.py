@@ -5,7 +5,6 @@ parser reads, in the engine. So an expression can do what the language can, and 
 """
 
 import datetime as dt
-import difflib
 from collections.abc import Iterable
 from typing import Any, Literal, NoReturn
 
@@ -254,6 +253,8 @@ def field(name: str) -> Field:
     plain = name.removeprefix("@") if isinstance(name, str) else ""
     if plain in BUILTINS:
         return Field(f"@{plain}")
+    import difflib  # noqa: PLC0415 - for errors alone
+
     near = difflib.get_close_matches(plain, BUILTINS, 1, 0.5)
     meant = f"did you mean {near[0]!r}? " if near else ""
     raise ArgumentError(

@@ -30,20 +30,21 @@ from engram.errors import (
     NotFoundError,
 )
 from engram.handle import Handle, make, makers
-from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
+from engram.index import IndexSettings, check_mode, check_settings
 from engram.member import REPLACING, new_member
 from engram.members import Items, Values, delete_all, missing
 from engram.query import Asked, Consistency, QueryResult, ask
 from engram.sharing import Sharing
-from engram.tree import Tree
-from engram.watch import Watch
 
 if TYPE_CHECKING:
     from engram._engram import _New
     from engram.expression import Expression, Field
     from engram.index import IndexMode
+    from engram.index_stats import IndexStats
     from engram.scope import Scope
     from engram.table import Table
+    from engram.tree import Tree
+    from engram.watch import Watch
 
     ShapeLike = int | Sequence[int]
 
@@ -151,11 +152,13 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
                 stack.pop()
         return None
 
-    def tree(self, depth: int | None = None, limit: int = 100) -> Tree:
+    def tree(self, depth: int | None = None, limit: int = 100) -> "Tree":
         """Print all that is below, as a tree; in a notebook, show it.
 
         At most `depth` levels, and at most `limit` members of each group.
         """
+        from engram.tree import Tree  # noqa: PLC0415 - seldom asked for
+
         tree = Tree(self, depth, limit)
         tree.show()
         return tree
@@ -656,7 +659,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         *,
         timeout: float | None = None,
         existing: bool = False,
-    ) -> Watch:
+    ) -> "Watch":
         """Wait for objects below this group, at any depth, of which a condition becomes true.
 
         ::
@@ -686,6 +689,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If this is of a snapshot, to which nothing comes; if `timeout` is no time.
 
         """
+        from engram.watch import Watch  # noqa: PLC0415 - it loads threads
+
         return Watch(self._namespace, self._id, expr, timeout, truth("existing", existing))
 
     # The index
@@ -716,11 +721,13 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         kept = {} if reset else _engram.index_settings(self._namespace, self._id)
         _engram.set_index_settings(self._namespace, self._id, kept | settings)
 
-    def index_stats(self) -> IndexStats:
+    def index_stats(self) -> "IndexStats":
         """Tell what the index is made of: attribute groups, sharing frequencies, segments, bytes.
 
         All figures but `groups` are of the whole namespace.
         """
+        from engram.index_stats import stats_of  # noqa: PLC0415 - seldom asked for
+
         path = _engram.path_of(self._namespace, True, self._id)
         return stats_of(_engram.index_stats(self._namespace), path)
 

@@ -1,10 +1,15 @@
-"""What is built on the core and yet asked for in it: this table says where it is, by name.
+"""What a program asks for later, or never: this table says where it is, by name.
 
 The core (pools, groups, arrays, attributes, queries) imports nothing that is built on it: files,
 active objects and notebooks can be changed, or left away, without it. Yet two ways lead there.
 `engram.ActiveObject` and the like are names of the package, each handle shows itself in a notebook,
 and a group takes what xarray makes. All ways go through this table, and what it names is imported
 at its first use. So `import engram` loads numpy and nothing else that has to be installed.
+
+Work on a pool as a whole, mounts and programs that run over a pool are seldom asked for, and they
+need much of the standard library. Their names in the package go through the table, too: `import
+engram` takes little longer than `import numpy`. No module has the name of one of its functions that
+the package gives: importing it would put the module in the function's place.
 """
 
 import importlib
@@ -20,6 +25,16 @@ _ACTIVE = ("ActiveObject", "activemethod")
 PUBLIC = {
     **dict.fromkeys(_FILES, "engram.formats"),
     **dict.fromkeys(_ACTIVE, "engram.active"),
+    **dict.fromkeys(("Backup", "Compaction", "PartLeftOut", "Upgrade"), "engram.housekeeping"),
+    **dict.fromkeys(("compact", "upgrade"), "engram.housekeeping"),
+    **dict.fromkeys(("LeftOut", "SalvageReport", "salvage"), "engram.salvaging"),
+    **dict.fromkeys(("Mount", "mount", "unmount"), "engram.mounts"),
+    **dict.fromkeys(("Report", "verify"), "engram.verifying"),
+    **dict.fromkeys(("run", "run_environment"), "engram.running"),
+    **dict.fromkeys(("AttributeGroup", "IndexStats"), "engram.index_stats"),
+    "Explanation": "engram.explanation",
+    "Tree": "engram.tree",
+    "Watch": "engram.watch",
     "active": "engram.active",
     "jobs": "engram.jobs",
     "stage": "engram.stage",

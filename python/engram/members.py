@@ -2,7 +2,6 @@
 
 from collections.abc import ItemsView, Iterator, ValuesView
 from contextlib import nullcontext, suppress
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from engram import _engram
@@ -68,6 +67,8 @@ def missing(group: "Group", path: str) -> str:
     first = _engram.names(group._namespace, group._id, None, _FEW)
     start = path.strip("/").split("/")[0][:-2] or None  # names that begin alike come next
     alike = _engram.names(group._namespace, group._id, start, _FEW) if start else []
+    from difflib import get_close_matches  # noqa: PLC0415 - for errors alone
+
     near = get_close_matches(path, {*first, *alike}, n=3)
     hint = f"it has {', '.join(map(repr, near or first[:5]))}" if first else "it is empty"
     more = ", ..." if len(first) > len(near or first[:5]) else ""

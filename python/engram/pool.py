@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, SupportsIndex, Unpack
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, Unpack
 from weakref import WeakValueDictionary
 
 from engram import _engram, later, lifetime, reflexes, size, telemetry
@@ -15,11 +15,13 @@ from engram._engram import DeviceInfo
 from engram.arguments import several
 from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
 from engram.handle import pickled_on, reopen, this_host
-from engram.housekeeping import Backup, parts
 from engram.index import IndexSettings, check_settings
 from engram.namespace import Namespace, Namespaces
 from engram.paths import absolute
 from engram.plain import printable
+
+if TYPE_CHECKING:
+    from engram.housekeeping import Backup
 
 _MODES = {"r": False, "r+": True}
 
@@ -194,7 +196,7 @@ class Pool(Namespace):
         *,
         force: bool = False,
         allow_partial: bool = False,
-    ) -> Backup:
+    ) -> "Backup":
         """Copy the pool to `dest`, of one moment, while others write and delete.
 
         The copy is a pool on one device, with a uuid of its own; opening it is restoring it. It has
@@ -215,6 +217,8 @@ class Pool(Namespace):
             If something is damaged that is the caller's own, or all that there is.
 
         """
+        from engram.housekeeping import Backup, parts  # noqa: PLC0415 - seldom asked for
+
         found = _engram.backup(self._pool, absolute(dest), force, allow_partial)
         path, realms, objects, nbytes, skipped, left_out = found
         made = Backup(str(path), realms, objects, nbytes, tuple(skipped), parts(left_out))

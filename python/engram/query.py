@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from engram import _engram, later, telemetry, tokens
 from engram.arguments import whole_number
 from engram.errors import ArgumentError, NotFoundError
-from engram.explanation import Explanation
 from engram.expression import Expression, Field
 from engram.handle import make
 from engram.plain import printable
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from engram.array import Array
     from engram.blob import Blob
+    from engram.explanation import Explanation
 
 Consistency: TypeAlias = Literal["strong", "eventual"]
 """What a query sees: "strong", every object; "eventual", what the queue holds only once indexed."""
@@ -319,11 +319,13 @@ class QueryResult:
         """Withdraw those of the objects that are published: they are shared again."""
         return move_all(self._namespace, self.oids(), "unpublish")
 
-    def explain(self) -> Explanation:
+    def explain(self) -> "Explanation":
         """Tell how the query is answered: what of the index is read, by whom, and why.
 
         It is asked anew for that.
         """
+        from engram.explanation import Explanation  # noqa: PLC0415 - seldom asked for
+
         return Explanation(self.query, self._query.explain(self._namespace, self._group))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 import operator
 import re
-from decimal import Decimal
 from typing import SupportsIndex
 
 from engram.errors import ArgumentError
@@ -33,6 +32,8 @@ def parse(size: str | SupportsIndex) -> int:
             raise ArgumentError(f"size {size!r} cannot be read: {remedy}")
         number, prefix, binary = match.groups()
         unit = 1 if prefix is None else (_BINARY if binary else _DECIMAL)[prefix.lower()]
+        from decimal import Decimal  # noqa: PLC0415
+
         nbytes = int(Decimal(number) * unit)
     else:
         try:

@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 from engram.errors import ArgumentError
 from engram.extras import library
 
-_SINCE = re.compile(
-    r"""\s* (?P<unit>[a-z]+) \s+ since \s+
+_SINCE = r"""\s* (?P<unit>[a-z]+) \s+ since \s+
     (?P<year>[+-]?\d+) (?: - (?P<month>\d{1,2}) (?: - (?P<day>\d{1,2}) )? )?
     (?: [T\s]\s* (?P<hour>\d{1,2}) (?: : (?P<minute>\d{1,2})
         (?: : (?P<second>\d{1,2}) (?: [.] (?P<fraction>\d*) )? )? )? )?
-    \s* (?P<zone> Z | UTC | GMT | [+-]?\d{1,2} (?: :?\d{2} )? )? \s*""",
-    re.VERBOSE | re.IGNORECASE,
-)
+    \s* (?P<zone> Z | UTC | GMT | [+-]?\d{1,2} (?: :?\d{2} )? )? \s*"""
+"""What units of times read like; it is compiled where the first are read."""
 _NS = 1
 _DAY_NS = 86_400 * 10**9
 _LENGTHS_NS = {
@@ -66,7 +64,7 @@ class TimeUnits:
         if self.calendar not in _NUMPY | _OTHERS:
             known = ", ".join(sorted(_NUMPY | _OTHERS))
             raise ArgumentError(f"calendar {calendar!r} is unknown: the known ones are {known}")
-        found = _SINCE.fullmatch(units)
+        found = re.fullmatch(_SINCE, units, re.VERBOSE | re.IGNORECASE)
         if found is None:
             raise ArgumentError(
                 f"units {units!r} are no times: they must read like 'days since 2000-01-01 00:00'"

@@ -15,7 +15,7 @@ from engram.active.places import ways
 from engram.active.stored import collect
 from engram.active.stored.home import Home, home_of
 from engram.active.stored.layout import ALIASES_OF, CLASS, MOVED
-from engram.cli import terminal
+from engram.cli import drawing, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
@@ -79,7 +79,7 @@ def ls(
         [", ".join(each["aliases"]) or "-", each["class"], each["id"], human(each["nbytes"])]
         for each in facts
     ]
-    terminal.print_table(("alias", "class", "id", "bytes"), rows, key="alias", right=("bytes",))
+    drawing.print_table(("alias", "class", "id", "bytes"), rows, key="alias", right=("bytes",))
 
 
 def _facts(home: Home, *, everything: bool) -> Iterator[dict[str, Any]]:
@@ -145,8 +145,8 @@ def classes(
         if source:
             terminal.print_lines((each.source or "# no source was stored").splitlines())
             continue
-        terminal.print_title(f"{each.name}, version {each.version}")
-        terminal.print_facts(
+        drawing.print_title(f"{each.name}, version {each.version}")
+        drawing.print_facts(
             {
                 "fields": ", ".join(f"{name}: {fact.kind}" for name, fact in each.fields.items()),
                 "methods": ", ".join(each.methods) or "none",

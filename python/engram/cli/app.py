@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
@@ -81,7 +80,42 @@ def _read_quickly(params: list[Any]) -> list[Any]:
     return params
 
 
-class _Verb(TyperCommand):
+class _Shown:
+    """What has a help and an epilog, which are made markup when they are shown.
+
+    Only rich can escape what would be markup in them, and a verb that does its work needs no rich.
+    """
+
+    _plain_help: str | None = None
+    _examples: str | None = None
+
+    @property
+    def help(self) -> str | None:
+        return _escaped(self._plain_help)
+
+    @help.setter  # noqa: A003 - Typer calls it so
+    def help(self, text: str | None) -> None:
+        self._plain_help = text
+
+    @property
+    def epilog(self) -> str | None:
+        return self._examples and f"[bold]Examples[/bold]\n\n{_escaped(self._examples)}"
+
+    @epilog.setter
+    def epilog(self, text: str | None) -> None:
+        self._examples = text
+
+
+def _escaped(text: str | None) -> str | None:
+    """Return text as markup that shows as the text."""
+    if text is None:
+        return None
+    from rich.markup import escape  # noqa: PLC0415 - for help alone
+
+    return "\n".join(map(escape, text.split("\n")))
+
+
+class _Verb(_Shown, TyperCommand):
     """A verb."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -95,7 +129,7 @@ class _Verb(TyperCommand):
         return super().invoke(ctx)
 
 
-class _Verbs(TyperGroup):
+class _Verbs(_Shown, TyperGroup):
     """The verbs; a reader that stops reading what they print has seen enough: that is no error."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -110,13 +144,40 @@ class _Verbs(TyperGroup):
 
 
 class _AllVerbs(_Verbs):
-    """The verbs of the command line, each loaded when it is asked for."""
+    """The verbs of the command line, each loaded when it is asked for.
+
+    Where verbs are listed, in help and to a shell that completes one, each is but its name and its
+    line of `SECTIONS`.
+    """
+
+    _lists = False
+    """Whether verbs are being listed."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        self._load(*VERBS)
-        return super().list_commands(ctx)
+        del ctx
+        return list(VERBS)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with self._listing():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        with self._listing():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextlib.contextmanager
+    def _listing(self) -> Iterator[None]:
+        self._lists = True
+        try:
+            yield
+        finally:
+            self._lists = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if self._lists and cmd_name in VERBS:
+            section = _section_of(cmd_name)
+            line = SECTIONS[section][cmd_name]
+            return _Verb(cmd_name, help=line, rich_help_panel=section)
         if cmd_name in VERBS:
             self._load(cmd_name)
         else:  # the refusal names the verbs that are like it
@@ -144,29 +205,87 @@ app = typer.Typer(
 )
 
 SECTIONS = {
-    "Look": ("ls", "tree", "info", "query", "watch", "stats", "plot"),
-    "Values in and out": ("put", "get", "import", "export"),
-    "Files": ("mount", "unmount", "run", "trace", "stage", "job"),
-    "Names": ("mv", "rm", "protect"),
-    "Sharing": ("share", "unshare", "publish", "unpublish"),
-    "Active objects": ("active", "gc"),
-    "Clusters": ("cluster",),
-    "Pools": (
-        "create",
-        "destroy",
-        "ns",
-        "index",
-        "reindex",
-        "verify",
-        "backup",
-        "adopt",
-        "compact",
-        "upgrade",
-        "doctor",
-        "demo",
-    ),
+    "Look": {
+        "ls": "List what is in a group.",
+        "tree": "Show a group as a tree, with dtype, shape, dimensions and bytes of what is in it.",
+        "info": (
+            "Show a pool, or a group, array or blob in it: what it is, attributes, values, a "
+            "drawing."
+        ),
+        "query": "Find objects by their attributes, names and built-in fields.",
+        "watch": "Print the path of each object that a query finds, as it comes, from any process.",
+        "stats": (
+            "Count what is in a pool or a group: objects, attributes, bytes by dtype, space, "
+            "processes."
+        ),
+        "plot": "Draw an array: a line, an image, or a map where it has latitudes and longitudes.",
+    },
+    "Values in and out": {
+        "put": "Store an array from a NumPy file, or any bytes as a blob.",
+        "get": "Write an array as a NumPy file, or a blob's bytes.",
+        "import": "Import files of scientific formats: each as a whole, or nothing of it.",
+        "export": "Export a group or an object as a file: all of it, or nothing.",
+    },
+    "Files": {
+        "mount": "Show a namespace as a folder: groups are folders, blobs and arrays are files.",
+        "unmount": "Take a mount away; also one whose process was killed.",
+        "run": "Run a program that finds files of a pool below a prefix, without the kernel.",
+        "trace": (
+            "Show what was done to the files of a mount: `engram mount ... --trace FILE` notes it."
+        ),
+        "stage": "Bring trees of files into a pool before a job, and safely back after it.",
+        "job": (
+            "Bring a job's files into memory, run its program, and bring its results safely out."
+        ),
+    },
+    "Names": {
+        "mv": "Rename a member, or move it: it stays the same object, with all that is below it.",
+        "rm": "Delete objects and groups: all of those named, or none.",
+        "protect": (
+            "Refuse changes of a member, and of all that is below a group: a hint against mistakes."
+        ),
+    },
+    "Sharing": {
+        "share": "Let those who share the namespace see what is private: its owner, and its group.",
+        "unshare": "Keep to yourself what is shared: it becomes private, and yours alone to see.",
+        "publish": "Let all read it whom the namespace's mode admits; nobody changes it any more.",
+        "unpublish": "Withdraw what is published: it is shared again, and may be changed.",
+    },
+    "Active objects": {
+        "active": "Active objects: list them and their classes, call a method, collect garbage.",
+        "gc": "Delete the active objects that no alias leads to: as `engram active gc`.",
+    },
+    "Clusters": {
+        "cluster": "A cluster: the pools of many nodes as one store, engram://NAME.",
+    },
+    "Pools": {
+        "create": "Create a pool in a new folder.",
+        "destroy": "Delete a pool, with all that is in it.",
+        "ns": "List the namespaces of a pool; make, bound or remove one; say who may enter it.",
+        "index": (
+            "Index what waits in the queue of async indexing, and tell what the index is made of."
+        ),
+        "reindex": (
+            "Index all objects below a group anew, those that were stored without an index too."
+        ),
+        "verify": "Walk all of a pool, and say whether it is whole.",
+        "backup": "Copy a pool, as it is at one moment, while others write; the copy is a pool.",
+        "adopt": "Say that a pool that was moved or restored is the one its devices belong to.",
+        "compact": "Give back space that a pool does not need any more; nobody may have it open.",
+        "upgrade": (
+            "Make a pool of an earlier format one of this engram's; run it again if it was "
+            "interrupted."
+        ),
+        "doctor": "Tell what a folder, or a pool's devices, give to a pool, and how to get more.",
+        "demo": (
+            "Run a small simulation in several processes, kill one, and check that nothing is lost."
+        ),
+    },
 }
-"""The verbs by section, in the order in which help lists them."""
+"""The verbs by section, in the order in which help lists them, each with the line that it shows.
+
+The line is the first of what the verb says of itself: so help lists verbs that are not loaded.
+"""
 
 VERBS = tuple(verb for verbs in SECTIONS.values() for verb in verbs)
 """The verbs, in the order in which help lists them."""
@@ -289,8 +408,8 @@ LEFT_OUT = 4
 
 
 def examples(*lines: str) -> str:
-    """Return a verb's epilog: its examples, one a line."""
-    return "\n\n".join(["[bold]Examples[/bold]", *(f"  {escape(line)}" for line in lines)])
+    """Return a verb's examples, one a line: its epilog, as `_Shown` takes it."""
+    return "\n\n".join(f"  {line}" for line in lines)
 
 
 @app.callback(invoke_without_command=True)
@@ -333,7 +452,7 @@ def arrange() -> None:
 
 def _help(doc: str) -> str:
     """Return a docstring as help: a paragraph a line, so that the terminal's width breaks it."""
-    return "\n\n".join(" ".join(part.split()) for part in escape(doc).split("\n\n"))
+    return "\n\n".join(" ".join(part.split()) for part in doc.split("\n\n"))
 
 
 def clean(path: str) -> str:

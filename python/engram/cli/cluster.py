@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli import completion, output, terminal
+from engram.cli import completion, drawing, output, terminal
 from engram.cli.app import (
     JsonOption,
     dress,
@@ -232,7 +232,7 @@ def _show(found: Status) -> None:
         for each in found.nodes
     ]
     if rows:
-        terminal.print_table(_HEADINGS, rows, key="node")
+        drawing.print_table(_HEADINGS, rows, key="node")
     if found.epoch is not None:
         terminal.say(f"epoch {found.epoch}")
     for each in found.etcd:

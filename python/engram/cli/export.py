@@ -22,6 +22,7 @@ from engram.cli.app import (
     file_path,
     opened,
 )
+from engram.cli.bar import Bar
 from engram.cli.entries import tell_export
 from engram.cli.salvaged import Wanted, salvaged, tell
 
@@ -124,7 +125,7 @@ def export(
         return
     with (
         opened(pool, namespace) as (_, root),
-        terminal.Bar(file.name, 0) as bar,
+        Bar(file.name, 0) as bar,
         _ended_by_signals(),
     ):
 

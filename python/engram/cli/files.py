@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import engram
-from engram.cli import terminal
+from engram.cli import drawing, terminal
 from engram.cli.app import (
     LEFT_OUT,
     JsonOption,
@@ -22,6 +22,7 @@ from engram.cli.app import (
     file_path,
     opened,
 )
+from engram.cli.bar import Bar
 from engram.cli.entries import tell_entries
 from engram.cli.terminal import counted
 from engram.size import human
@@ -140,7 +141,7 @@ def _one(
     """Import one file into the group itself."""
     from engram.formats.load import receiver  # noqa: PLC0415 - formats are loaded when needed
 
-    with terminal.Bar(file.name, 0) as bar:
+    with Bar(file.name, 0) as bar:
 
         def show(progress: Progress) -> None:
             bar.update(progress.done, f"{file.name}{progress.path}", progress.total)
@@ -175,7 +176,7 @@ def _many(
     target = receiver(root, where, counted(len(files), "file"))
     done = 0
     try:
-        with terminal.Bar(counted(len(files), "file"), 0) as bar:
+        with Bar(counted(len(files), "file"), 0) as bar:
 
             def show(progress: FilesProgress) -> None:
                 nonlocal done
@@ -241,6 +242,6 @@ def _left_out(reports: list[ImportReport]) -> None:
         for (word, path, what, why), count in times.most_common(_SHOWN)
     ]
     headings = ("how", "files", "first", "what")
-    terminal.print_table(headings, rows, key="what", right=("files",))
+    drawing.print_table(headings, rows, key="what", right=("files",))
     if len(times) > _SHOWN:
         terminal.say(f"and {len(times) - _SHOWN} more; --json has them all")

@@ -6,7 +6,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from engram import owners
-from engram.cli import describe, terminal
+from engram.cli import describe, drawing, terminal
 from engram.size import human
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def _moment(at: int) -> dt.datetime:
 def show(told: dict[str, Any]) -> None:
     """Print it for people."""
     leases = told["leases"]
-    terminal.print_title("held by")
+    drawing.print_title("held by")
     shown = leases[:LEASES_MAX]
-    terminal.print_table(
+    drawing.print_table(
         _HEADINGS, [_row(lease) for lease in shown], key="pid", right=_HEADINGS[3:], indent=2
     )
     if len(leases) > len(shown):
@@ -67,7 +67,7 @@ def show(told: dict[str, Any]) -> None:
             f"{failed['task']} failed in process {failed['pid']} at {failed['at']}: "
             f"{failed['message'] or failed['error']}"
         )
-    terminal.print_facts(facts, indent=2)
+    drawing.print_facts(facts, indent=2)
 
 
 def _row(lease: dict[str, Any]) -> list[str]:

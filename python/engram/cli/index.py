@@ -20,11 +20,12 @@ from engram.cli.app import (
     mode_of,
     opened,
 )
+from engram.cli.bar import Bar
 from engram.cli.terminal import counted
 from engram.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from engram.index import IndexStats
+    from engram.index_stats import IndexStats
     from engram.namespace import Namespace
     from engram.pool import Pool
 
@@ -97,7 +98,7 @@ def _group(root: Namespace | Pool, path: str) -> engram.Group:
 def _drained(root: Namespace | Pool) -> int:
     """Index what is queued, do what maintenance is due, and return how many objects it were."""
     done, total = 0, root.index_stats().queued
-    with terminal.Bar("indexing", total, unit="items") as bar:
+    with Bar("indexing", total, unit="items") as bar:
         while part := root.drain_index(_PART):
             done += part
             bar.update(done)

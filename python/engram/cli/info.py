@@ -10,7 +10,8 @@ import numpy as np
 from rich.text import Text
 
 import engram
-from engram.cli import conventions, describe, terminal
+from engram import conventions
+from engram.cli import describe, drawing, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
@@ -74,16 +75,16 @@ def info(
             return
         first = None if isinstance(member, engram.Group) else first_values(member)
         drawn = preview(member) if isinstance(member, engram.Array) else None
-    terminal.print_facts(describe.readable(_worded(facts, attributes)))
+    drawing.print_facts(describe.readable(_worded(facts, attributes)))
     if attributes:
-        terminal.print_title("attributes")
+        drawing.print_title("attributes")
         rows = {name: describe.attribute_text(value) for name, value in attributes.items()}
-        terminal.print_facts(rows, indent=2)
+        drawing.print_facts(rows, indent=2)
     if first is not None:
-        terminal.print_title("values")
-        terminal.show(Text("\n".join(plain(line) for line in first.split("\n"))))
+        drawing.print_title("values")
+        drawing.show(Text("\n".join(plain(line) for line in first.split("\n"))))
     for line in drawn or ():
-        terminal.show(line)
+        drawing.show(line)
 
 
 def first_values(member: engram.Array | engram.Blob | engram.Table) -> str:

@@ -9,6 +9,7 @@ import typer
 from engram import jobs
 from engram.cli import terminal
 from engram.cli.app import LEFT_OUT, JsonOption, app, examples
+from engram.cli.bar import Bar
 from engram.cli.terminal import counted
 from engram.errors import ArgumentError
 
@@ -94,7 +95,7 @@ def job(
         raise ArgumentError("--force goes with --drop NAME: leave it away")
     if config is None:
         raise ArgumentError("which job? -c FILE names its description")
-    with terminal.Bar("stage", 0) as bar:
+    with Bar("stage", 0) as bar:
         options = options_of(bar, overwrite=overwrite)
         if early is not None:
             options["early"] = early
@@ -126,7 +127,7 @@ def _drop(name: str | None, *, force: bool, json: bool) -> None:
         raise typer.Exit(LEFT_OUT)
 
 
-def options_of(bar: terminal.Bar, *, overwrite: bool) -> JobOptions:
+def options_of(bar: Bar, *, overwrite: bool) -> JobOptions:
     """Give a job's options, by which it says on stderr what it does."""
 
     def watch(what: str, progress: Progress) -> None:

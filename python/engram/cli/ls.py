@@ -8,8 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.columns import Columns
-from rich.text import Text
 
 import engram
 from engram import owners
@@ -97,8 +95,13 @@ def _print_names(found: Iterable[tuple[str, Member]]) -> None:
     names = (plain(name) + ("/" if isinstance(m, engram.Group) else "") for name, m in found)
     first = list(itertools.islice(names, terminal.AT_A_GLANCE + 1)) if sys.stdout.isatty() else []
     if 0 < len(first) <= terminal.AT_A_GLANCE:
+        from rich.columns import Columns  # noqa: PLC0415 - a pipe needs no rich
+        from rich.text import Text  # noqa: PLC0415
+
+        from engram.cli import drawing  # noqa: PLC0415
+
         words = [Text(n, style=terminal.GROUP if n.endswith("/") else "") for n in first]
-        terminal.show(Columns(words, column_first=True, padding=(0, 2)))
+        drawing.show(Columns(words, column_first=True, padding=(0, 2)))
         return
     for name in itertools.chain(first, names):
         sys.stdout.write(f"{name}\n")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from engram._engram import Space
     from engram.housekeeping import Stats
-    from engram.index import IndexStats
+    from engram.index_stats import IndexStats
     from engram.pool import Pool
 
 _ESCAPED_IN_HELP = str.maketrans({"\\": "\\\\", "\n": "\\n"})

@@ -10,6 +10,7 @@ import typer
 from engram import jobs, mounts
 from engram.cli import completion, terminal
 from engram.cli.app import NamespaceOption, app, examples, file_path, pool_place
+from engram.cli.bar import Bar
 from engram.cli.job import ConfigOption, OverwriteOption, options_of, tell
 from engram.errors import ArgumentError
 
@@ -112,7 +113,7 @@ def unmount(directory: DirArgument, *, overwrite: OverwriteOption = False) -> No
 
     The results of a job's mount are brought out, and its pool goes when they are safe.
     """
-    with terminal.Bar("stage", 0) as bar:
+    with Bar("stage", 0) as bar:
         ended = jobs.unmount(directory, **options_of(bar, overwrite=overwrite))
     if ended is not None:
         tell(ended)
@@ -124,7 +125,7 @@ def unmount(directory: DirArgument, *, overwrite: OverwriteOption = False) -> No
 
 def _mount_job(config: str, *, foreground: bool) -> None:
     """Mount the pool of a job."""
-    with terminal.Bar("stage", 0) as bar:
+    with Bar("stage", 0) as bar:
         options = options_of(bar, overwrite=False)
         if foreground:
             tell(jobs.serve(config, **options))

@@ -10,7 +10,7 @@ import typer
 import engram
 from engram import owners
 from engram import size as sizes
-from engram.cli import completion, terminal
+from engram.cli import completion, drawing, terminal
 from engram.cli.app import JsonOption, PoolArgument, app, bits_of, examples, group_of
 from engram.cli.terminal import counted
 from engram.errors import AccessError, ArgumentError, CorruptError, FormatError, NotFoundError
@@ -160,7 +160,7 @@ def _list(pool: Pool, name: str | None, *, json: bool) -> None:
         terminal.print_json(told)
         return
     rows = [[_shown(heading, facts) for heading in _HEADINGS] for facts in told]
-    terminal.print_table(_HEADINGS, rows, key="name", right=("mode", "size", "used", "members"))
+    drawing.print_table(_HEADINGS, rows, key="name", right=("mode", "size", "used", "members"))
     for facts in told:
         if facts["damaged"] is not None:
             terminal.say(f"{facts['name']} is damaged: {facts['damaged']}")

@@ -7,7 +7,6 @@ import errno
 import os
 import stat
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
@@ -132,7 +131,9 @@ def _opened(target: str, *, overwrite: bool) -> Iterator[BinaryIO]:
     if not path.parent.is_dir():
         message = f"{plain(path.parent)}: no such folder to write {plain(path.name)} into"
         raise NotFoundError(message)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".engram-", delete=False) as new:
+    from tempfile import NamedTemporaryFile  # noqa: PLC0415 - most verbs write no file
+
+    with NamedTemporaryFile(dir=path.parent, prefix=".engram-", delete=False) as new:
         try:
             yield new  # type: ignore[misc]
             new.flush()

@@ -17,7 +17,8 @@ from rich.color import Color
 from rich.style import Style
 from rich.text import Text
 
-from engram.cli import conventions, terminal
+from engram import conventions
+from engram.cli import drawing, terminal
 from engram.cli.plot.choose import Choice, choose
 from engram.cli.summary import number
 
@@ -44,7 +45,7 @@ def preview(array: engram.Array) -> list[Text] | None:
     """Return the lines of a drawing; None if there is nothing to draw."""
     if not conventions.is_number(array.dtype) or array.size <= 1:
         return None
-    columns = max(min(terminal.out().width - 2, terminal.text_width() - 2, _WIDTH), 8)
+    columns = max(min(drawing.out().width - 2, terminal.text_width() - 2, _WIDTH), 8)
     choice = choose(array, most=_DENSE * columns)
     if not np.isfinite(choice.values).any():
         return None
@@ -206,5 +207,5 @@ def _range(values: NDArray[Any]) -> tuple[float, float]:
 
 def _has_colours() -> bool:
     """Whether what is printed may be in colours."""
-    console = terminal.out()
+    console = drawing.out()
     return console.is_terminal and not console.no_color and console.color_system in _RICH_ENOUGH

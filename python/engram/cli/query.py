@@ -21,6 +21,7 @@ from engram.cli.app import (
     file_path,
     opened,
 )
+from engram.cli.bar import Bar
 from engram.cli.entries import tell_entries
 from engram.cli.terminal import counted
 from engram.errors import ArgumentError, NotFoundError
@@ -228,7 +229,7 @@ def _value(member: Array | Blob, kind: int, key: str) -> Any:
 
 def _export(found: QueryResult, file: Path, *, json: bool) -> None:
     """Write the objects as a file."""
-    with terminal.Bar(file.name, 0) as bar:
+    with Bar(file.name, 0) as bar:
         report = engram.export_file(
             found, file, progress=lambda p: bar.update(p.done, f"{file.name}{p.path}", p.total)
         )

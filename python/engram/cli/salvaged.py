@@ -17,7 +17,7 @@ from engram.cli.entries import tell_export
 from engram.cli.ls import members
 from engram.cli.terminal import counted
 from engram.errors import ArgumentError, CorruptError, EngramError, NotFoundError
-from engram.salvage import LOST, SalvageReport, staged
+from engram.salvaging import LOST, SalvageReport, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engram.formats import ExportReport
     from engram.formats.select import Selection
     from engram.group import Group
-    from engram.salvage import LeftOut
+    from engram.salvaging import LeftOut
 
 POOL = "pool"
 """What `--format` calls a new pool."""

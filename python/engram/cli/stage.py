@@ -15,7 +15,7 @@ import typer
 
 from engram import jobs
 from engram import stage as stages
-from engram.cli import nodes, terminal
+from engram.cli import drawing, nodes, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
@@ -26,6 +26,7 @@ from engram.cli.app import (
     file_path,
     group_of_verbs,
 )
+from engram.cli.bar import Bar
 from engram.cli.terminal import counted
 from engram.cli.trace import sums
 from engram.cli.trace.lines import Trace
@@ -259,7 +260,7 @@ def stage_status(
         terminal.say("no stages")
         return
     headings = ["way", "state", "files", "bytes", "from", "to", "name"]
-    terminal.print_table(headings, map(_row, found), key="name", right=("files", "bytes"))
+    drawing.print_table(headings, map(_row, found), key="name", right=("files", "bytes"))
     if name is not None:
         for trouble in found[0].troubles:
             terminal.say(_told(trouble))
@@ -501,7 +502,7 @@ def _watched(stage: Stage) -> Report:
     """Wait for a stage, and show how far it is where somebody looks."""
     begun = time.monotonic()
     try:
-        with terminal.Bar("stage", 0) as bar:
+        with Bar("stage", 0) as bar:
             while (report := stage.wait(LOOK_S)) is None:
                 progress = stage.progress()
                 line = _line(progress, time.monotonic() - begun)

@@ -20,7 +20,7 @@ import typer
 
 import engram
 from engram import machine
-from engram.cli import describe, holders, metrics, terminal
+from engram.cli import describe, drawing, holders, metrics, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
@@ -31,6 +31,7 @@ from engram.cli.app import (
     examples,
     opened,
 )
+from engram.cli.bar import Bar
 from engram.cli.terminal import counted
 from engram.errors import ArgumentError, NotFoundError
 from engram.size import human
@@ -93,7 +94,7 @@ def stats(
     where = clean(path)
     with opened(pool, namespace) as (handle, root):
         start: Member = root[where] if where else root
-        with terminal.Bar("counting", None, unit="items") as bar:
+        with Bar("counting", None, unit="items") as bar:
             counts = _counted(start, where, top, bar)
         told = _told(counts)
         if not where:
@@ -117,7 +118,7 @@ def _refuse_others(ctx: typer.Context) -> None:
             raise ArgumentError(message)
 
 
-def _counted(start: Member, where: str, top: int, bar: terminal.Bar) -> _Counts:
+def _counted(start: Member, where: str, top: int, bar: Bar) -> _Counts:
     """Count a member with all that is below it; what somebody deletes meanwhile is left out."""
     counts = _Counts()
     for path, member in _walk(start, where):
@@ -247,13 +248,13 @@ def _print(told: dict[str, Any]) -> None:
         holders.show(told["held"])
         others = [each for each in told["processes"] if each["pid"] != os.getpid()]
         names = [f"{each['pid']} ({each['name'] or 'not seen'})" for each in others]
-        terminal.print_title("open in")
+        drawing.print_title("open in")
         terminal.say(f"  {', '.join(names) or 'no other process'}")
 
 
 def _print_space(space: dict[str, int]) -> None:
     """Print where the space is, with a bar of what is used."""
-    terminal.print_title("space")
+    drawing.print_title("space")
     filled = math.ceil(_BAR * space["used"] / max(space["size"], 1))
     rows = {
         "used": f"{'█' * filled}{'░' * (_BAR - filled)} "
@@ -264,12 +265,12 @@ def _print_space(space: dict[str, int]) -> None:
         + (f", {human(space['vacant'])} given back to the filesystem" if space["vacant"] else ""),
         "catalog": human(space["catalog"]),
     }
-    terminal.print_facts(rows, indent=2)
+    drawing.print_facts(rows, indent=2)
 
 
 def _print_index(index: dict[str, Any]) -> None:
     """Print what the index is made of, in short."""
-    terminal.print_title("index")
+    drawing.print_title("index")
     rows = {
         "sealed": f"{counted(index['sealed'] - index['dead'], 'object')} in "
         f"{counted(index['segments'], 'segment')}",
@@ -277,13 +278,13 @@ def _print_index(index: dict[str, Any]) -> None:
         "not indexed": counted(index["unindexed"], "object"),
         "bytes": human(index["nbytes"]),
     }
-    terminal.print_facts(rows, indent=2)
+    drawing.print_facts(rows, indent=2)
 
 
 def _table(rows: list[dict[str, Any]], *columns: str, title: str) -> None:
     """Print rows under a title."""
-    terminal.print_title(title)
-    terminal.print_table(
+    drawing.print_title(title)
+    drawing.print_table(
         [_HEADINGS.get(column, column) for column in columns],
         [
             [

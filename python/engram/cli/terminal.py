@@ -1,4 +1,8 @@
-"""How the command line speaks: tables, sizes, times, JSON, a progress bar, one-line errors."""
+"""How the command line speaks: lines, sizes, times, JSON, one-line errors.
+
+What a terminal gets is laid out by `drawing`, with rich, which takes about as long to load as numpy
+does. So rich is loaded where something is drawn: not by this module, nor for lines into a pipe.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +16,17 @@ import re
 import shutil
 import sys
 import textwrap
-import time
 import traceback
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Literal, NoReturn, Self, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import numpy as np
 import typer
-from rich.cells import cell_len
-from rich.console import Console
-from rich.padding import Padding
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Table
-from rich.text import Text
 
 from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
-
-    from rich.console import RenderableType
-    from rich.progress import TaskID
+    from collections.abc import Collection, Iterable, Sequence
 
 HEADING = "bold"
 GROUP = "bold blue"
@@ -52,22 +37,12 @@ GOOD = "green"
 MEDIOCRE = "yellow"
 WRONG = "bold red"
 
-PATIENCE_S = 1.0
-"""A progress bar appears once something has taken so long."""
-
 INTERRUPTED = "KeyboardInterrupt"
 """What JSON calls an interruption."""
 
 AT_A_GLANCE = 200
 """Up to so many rows are laid out together; what is longer is printed as it comes."""
 
-_PIPE_WIDTH = 100_000
-_GAP = "  "
-_NARROW = 72
-_BAR_WIDTH = 24
-_NARROW_BAR = 10
-_KEY_WIDTH = 16
-"""What a row is about has so many columns, or the table is too wide."""
 _OUR_WORDS = (
     (r"pass overwrite=True to", "add --overwrite to"),
     (r"overwrite=True", "--overwrite"),
@@ -101,23 +76,6 @@ AS_JSON: ContextVar[bool] = ContextVar("AS_JSON", default=False)
 _UNPRINTABLE = re.compile(r"[^\n -~]")
 
 
-def out() -> Console:
-    """Return the console of stdout: as wide as need be where it is not a terminal."""
-    width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    return Console(width=width, highlight=False, emoji=False)
-
-
-def show(*what: RenderableType) -> None:
-    """Print what rich can draw; without blanks at the ends of lines where it is no terminal."""
-    console = out()
-    if sys.stdout.isatty():
-        console.print(*what)
-        return
-    with console.capture() as drawn:
-        console.print(*what)
-    sys.stdout.write("\n".join(line.rstrip() for line in drawn.get().split("\n")))
-
-
 def plain(text: object) -> str:
     r"""Return text with what would not show as itself escaped, such as `\x1b` and `\u202e`."""
     shown = str(text)
@@ -127,8 +85,14 @@ def plain(text: object) -> str:
 
 
 def say(message: str) -> None:
-    """Print one line for people."""
-    out().print(Text(plain(message)), soft_wrap=not sys.stdout.isatty())
+    """Print one line for people, which a terminal breaks between words."""
+    if sys.stdout.isatty():
+        from engram.cli import drawing  # noqa: PLC0415 - a pipe needs no rich
+
+        drawing.show_text(plain(message))
+    else:
+        sys.stdout.write(f"{plain(message)}\n")
+        sys.stdout.flush()  # a program may wait for it
 
 
 def counted(number: int, what: str) -> str:
@@ -239,49 +203,6 @@ def in_our_words(message: str) -> str:
     return message
 
 
-def print_table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    key: str,
-    right: Collection[str] = (),
-    indent: int = 0,
-) -> None:
-    """Print rows below headings; in a terminal that is too narrow for that, each row on its own.
-
-    Parameters
-    ----------
-    headings
-        The headings.
-    rows
-        The words of each row.
-    key
-        The heading of what a row is about: that column folds, and stands first on its own line in
-        a narrow terminal.
-    right
-        The headings of numbers.
-    indent
-        Blanks before each line.
-
-    """
-    words = [[plain(word) for word in row] for row in rows]
-    place = headings.index(key)
-    columns = zip(headings, *words, strict=True)
-    widths = [max(map(cell_len, column)) for column in columns]
-    others = sum(widths) - widths[place] + len(_GAP) * (len(headings) - 1) + indent
-    if others + min(widths[place], _KEY_WIDTH) > out().width:
-        numbers = [heading if heading in right else "" for heading in headings]
-        _print_records(words, numbers, place, indent)
-        return
-    made = Table(box=None, pad_edge=False, header_style=HEADING, padding=(0, len(_GAP), 0, 0))
-    for heading in headings:
-        justify: Literal["left", "right"] = "right" if heading in right else "left"
-        made.add_column(heading, justify=justify, no_wrap=heading != key, overflow="fold")
-    for row in words:
-        made.add_row(*map(Text, row))
-    show(Padding(made, (0, 0, 0, indent)))
-
-
 def print_stream(
     headings: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -296,7 +217,9 @@ def print_stream(
     found = (tuple(map(plain, row)) for row in rows)
     first = list(itertools.islice(found, AT_A_GLANCE + 1))
     if sys.stdout.isatty() and len(first) <= AT_A_GLANCE:
-        print_table(headings, first, key=key, right=right)
+        from engram.cli import drawing  # noqa: PLC0415 - a pipe needs no rich
+
+        drawing.print_table(headings, first, key=key, right=right)
         return
     # The first rows say how wide the columns are; a later one that is wider sticks out.
     widths = [max(map(len, column)) for column in zip(headings, *first, strict=True)]
@@ -312,44 +235,6 @@ def print_lines(lines: Iterable[str]) -> None:
     """Print lines as they come; what would not show as itself is escaped."""
     for line in lines:
         sys.stdout.write("\n".join(map(plain, line.split("\n"))) + "\n")
-
-
-def _print_records(rows: list[list[str]], names: list[str], place: int, indent: int) -> None:
-    """Print each row as a line of what it is about, and its other words, with names, below."""
-    for row in rows:
-        told = [f"{name} {word}".lstrip() for name, word in zip(names, row, strict=True)]
-        others = [told[i] for i, word in enumerate(row) if i != place and word not in ("", "-")]
-        show(Padding(Text(row[place], style=HEADING), (0, 0, 0, indent)))
-        for line in _packed(others, out().width - indent - len(_GAP)):
-            show(Padding(Text(line), (0, 0, 0, indent + len(_GAP))))
-
-
-def _packed(words: list[str], width: int) -> Iterator[str]:
-    """Yield lines of as many words as fit; a name and its number stay together."""
-    line = ""
-    for word in words:
-        longer = f"{line}{_GAP}{word}" if line else word
-        if line and len(longer) > width:
-            yield line
-            longer = word
-        line = longer
-    if line:
-        yield line
-
-
-def print_title(text: str) -> None:
-    """Print the heading of a part."""
-    show(Text(plain(text), style=HEADING))
-
-
-def print_facts(rows: Mapping[str, object], *, indent: int = 0) -> None:
-    """Print names and values, a line each; a value may be rich's text."""
-    made = Table(box=None, pad_edge=False, show_header=False, padding=(0, len(_GAP), 0, 0))
-    made.add_column(style=HEADING, no_wrap=True, max_width=max(out().width // 2, 1))
-    made.add_column(overflow="fold")
-    for name, value in rows.items():
-        made.add_row(Text(plain(name)), value if isinstance(value, Text) else Text(plain(value)))
-    show(Padding(made, (0, 0, 0, indent)))
 
 
 def iso(when: dt.datetime) -> str:
@@ -399,84 +284,3 @@ def _scalar(value: object) -> object:
     plain = isinstance(value, (str, int, bool, type(None)))
     finite = isinstance(value, float) and math.isfinite(value)
     return value if plain or finite else str(value)
-
-
-class Bar:
-    """A progress bar on stderr that shows itself once the work has taken over a second."""
-
-    def __init__(
-        self,
-        what: str,
-        total: int | None,
-        patience_s: float = PATIENCE_S,
-        *,
-        unit: Literal["bytes", "items"] = "bytes",
-    ) -> None:
-        """Begin to count to `total` bytes, or items; to no end that is known, if None."""
-        self._what = what
-        self._unit = unit
-        self._total = total
-        self._done = 0
-        self._shows_from = time.monotonic() + patience_s
-        self._console = Console(stderr=True)
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-
-    def update(self, done: int, what: str | None = None, total: int | None = None) -> None:
-        """Say that so many bytes are done."""
-        self._what = self._fitted(plain(what or self._what))
-        self._total = self._total if total is None else total
-        if self._progress is None:
-            if not self._console.is_terminal or time.monotonic() < self._shows_from:
-                return
-            self._progress = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(_NARROW_BAR if self._is_narrow else _BAR_WIDTH),
-                *self._columns(),
-                console=self._console,
-                transient=True,
-            )
-            self._progress.start()
-            self._task = self._progress.add_task(self._what, total=self._total)
-        if self._task is not None:
-            self._progress.update(
-                self._task, completed=done, description=self._what, total=self._total
-            )
-
-    def _columns(self) -> tuple[ProgressColumn, ...]:
-        """Return what stands beside the bar."""
-        if self._unit == "items":
-            return (TextColumn("{task.completed:,}"),)
-        if self._is_narrow:
-            return (TextColumn("{task.percentage:>3.0f}%"),)
-        return DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn()
-
-    def _fitted(self, what: str) -> str:
-        """Return a description that leaves room for the bar and what stands beside it."""
-        beside = _NARROW_BAR + 8 if self._is_narrow else _BAR_WIDTH + 42
-        room = max(self._console.width - beside, 8)
-        return what if len(what) <= room else what[: room - 1] + "…"
-
-    @property
-    def _is_narrow(self) -> bool:
-        """Whether there is no room for more than a share."""
-        return self._console.width < _NARROW
-
-    def advance(self, nbytes: int) -> None:
-        """Say that so many bytes more are done."""
-        self._done += nbytes
-        self.update(self._done)
-
-    def __enter__(self) -> Self:
-        """Return the bar."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Take the bar away."""
-        if self._progress is not None:
-            self._progress.stop()

@@ -15,7 +15,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 import engram
-from engram.cli import describe, terminal
+from engram.cli import describe, drawing, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
@@ -79,7 +79,7 @@ def tree(
     if json:
         terminal.print_json(nested(node))
     else:
-        terminal.show(drawn(node))
+        drawing.show(drawn(node))
 
 
 def _facts(member: Member) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from engram.cli.app import (
     object_path,
     opened,
 )
+from engram.cli.bar import Bar
 from engram.cli.terminal import plain
 from engram.errors import (
     AccessError,
@@ -141,7 +142,7 @@ def get(
         target = file or member.name + ("" if isinstance(member, engram.Blob) else ".npy")
         with (
             output.writing(target, overwrite=overwrite) as stream,
-            terminal.Bar(target, nbytes) as bar,
+            Bar(target, nbytes) as bar,
         ):
             if values is None:
                 stream.write(member[...])
@@ -187,7 +188,7 @@ def _put_array(
     if value.nbytes < _PIECE:
         return root.create_array(name, data=value, **more)
     with (
-        terminal.Bar(file, value.nbytes) as bar,
+        Bar(file, value.nbytes) as bar,
         root.allocate(name, shape=value.shape, dtype=value.dtype, **more) as memory,
     ):
         for region in regions(value.shape, None, value.itemsize, _PIECE):
@@ -251,7 +252,7 @@ class _Plain:
 class _Counted:
     """A stream that tells a bar how much has been written to it."""
 
-    def __init__(self, stream: BinaryIO, bar: terminal.Bar) -> None:
+    def __init__(self, stream: BinaryIO, bar: Bar) -> None:
         self._stream = stream
         self._bar = bar
 

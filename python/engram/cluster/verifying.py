@@ -33,8 +33,8 @@ from engram.errors import (
     PartsLostError,
 )
 from engram.pool import open as open_pool
-from engram.verify import Report
-from engram.verify import verify as verify_pool
+from engram.verifying import Report
+from engram.verifying import verify as verify_pool
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster, Member

@@ -16,7 +16,8 @@ from engram.blob import Blob
 from engram.errors import EngramError
 from engram.explanation import Explanation
 from engram.group import Group
-from engram.index import IndexStats
+from engram.handle import Handle
+from engram.index_stats import IndexStats
 from engram.namespace import Namespace, Namespaces
 from engram.notebook import parts, queries, stored, values
 from engram.notebook.preview import preview
@@ -58,7 +59,7 @@ def card(thing: Any) -> str:
 def _body(thing: Any) -> str:
     for kind, make in _KINDS:
         if isinstance(thing, kind):
-            return make(thing)
+            return make(thing) + (_browser(thing) if isinstance(thing, Handle) else "")
     if type(thing).__module__.startswith("engram.cluster."):
         from engram.notebook import clusters  # noqa: PLC0415 - one node needs none of it
 
@@ -66,6 +67,13 @@ def _body(thing: Any) -> str:
     from engram.notebook import active  # noqa: PLC0415 - nothing else needs active objects
 
     return active.body(thing)
+
+
+def _browser(handle: Handle) -> str:
+    """Name the command that shows what a handle is of in a browser; nothing of what is closed."""
+    if isinstance(handle, Pool):  # whose default namespace may be another user's
+        return parts.serve(handle.path) if handle else ""
+    return parts.serve(str(handle._namespace.pool_path), handle._namespace.name)
 
 
 def _array(array: Array) -> str:

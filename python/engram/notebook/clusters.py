@@ -53,6 +53,7 @@ def _cluster(cluster: Any) -> str:
         + parts.section("Nodes", lambda: _nodes(cluster, members), is_open=True)
         + parts.section("Away", lambda: _away(away), is_open=True) * bool(away)
         + parts.section("Names", lambda: _names(cluster), is_open=True)
+        + parts.serve(cluster.url())
     )
 
 

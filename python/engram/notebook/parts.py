@@ -4,6 +4,7 @@ A string that leaves this module is HTML; what goes in is text, unless a paramet
 """
 
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from html import escape
 
@@ -96,6 +97,14 @@ def head(kind: str, called: str, *others: str) -> str:
     """Make the line at the top: what it is, its name, and what matters most."""
     rest = "".join(f" {soft(part)}" for part in others if part)
     return f"<div class='engram-head'><b>{text(kind)}</b> <code>{name(called)}</code>{rest}</div>"
+
+
+def serve(place: str, namespace: str = "default") -> str:
+    """Name the command that shows a pool, or a cluster, in a browser."""
+    words = ["engram", "serve", place]
+    words += [] if namespace == "default" else ["--namespace", namespace]
+    command = text(shlex.join(words))
+    return f"<div class='engram-serve'>{soft('In a browser:')} <code>{command}</code></div>"
 
 
 def whole(html: str) -> str:

@@ -6,11 +6,11 @@ shown with what the query names.
 
 from typing import Any
 
-from engram import index
+from engram import index_stats
 from engram.array import Array
 from engram.errors import NotFoundError
 from engram.explanation import Explanation
-from engram.index import IndexStats
+from engram.index_stats import IndexStats
 from engram.notebook import parts, values
 from engram.query import QueryResult
 from engram.size import human
@@ -77,7 +77,7 @@ def stats(figures: IndexStats) -> str:
             f"{figures.seals:,} seals, {figures.splits:,} splits, {figures.merges:,} merges",
         ),
     ]
-    rows = [index.row_of(group) for group in figures.groups[:_GROUPS]]
+    rows = [index_stats.row_of(group) for group in figures.groups[:_GROUPS]]
     heads = ("family", "group", "kind", "SF", "objects", "blocks", "bytes", "keys")
     more = parts.more(len(figures.groups) - len(rows))
     return (

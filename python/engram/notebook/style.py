@@ -55,9 +55,19 @@ _RULES = """
 @ .engram-bar { height: 6px; width: 320px; max-width: 100%; margin: 4px 0;
   background: var(--engram-fill); border: 1px solid var(--engram-line); }
 @ .engram-bar > div { height: 100%; background: var(--engram-mark); }
-@ svg, @ img { display: block; margin: 2px 0; max-width: 100%; }
+@ .engram-plot { display: grid; gap: 2px 6px; margin: 4px 0; font-size: 11px; line-height: 1.2;
+  grid-template-columns: fit-content(9em) minmax(0, max-content) max-content; }
+@ .engram-side { display: flex; flex-direction: column; justify-content: space-between;
+  text-align: right; overflow-wrap: break-word; }
+@ .engram-below { grid-column: 2; display: flex; justify-content: space-between; gap: 8px; }
+@ .engram-scale { display: grid; grid-template: 1fr auto / 10px auto; gap: 0 4px; }
+@ .engram-scale > div { grid-row: 1 / 3; }
+@ .engram-scale > span:last-child { align-self: end; }
+@ .engram-side, @ .engram-below, @ .engram-scale > span { opacity: .78; }
+@ svg, @ img { display: block; max-width: 100%; border: 1px solid var(--engram-line); }
 @ svg { color: var(--engram-mark); }
-@ img { image-rendering: pixelated; border: 1px solid var(--engram-line); }
+@ img { image-rendering: pixelated; }
+@ .engram-serve { margin: 4px 0 0 8px; }
 """
 
 _OURS = ".engram-card" * 3

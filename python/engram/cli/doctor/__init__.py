@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from engram import lifetime
-from engram.cli import completion, terminal
+from engram.cli import completion, drawing, terminal
 from engram.cli.app import JsonOption, app, examples, file_path
 from engram.cli.doctor import limits, memory, mount, pages, speed
 from engram.cli.doctor.finding import Finding, Verdict
@@ -117,8 +117,8 @@ def _told(findings: list[Finding]) -> list[dict[str, Any]]:
 
 def _print(title: str, findings: list[Finding]) -> None:
     """Print findings: verdict, what, and what is there, with the remedy below."""
-    terminal.print_title(title)
-    narrow = terminal.out().width < _NARROW
+    drawing.print_title(title)
+    narrow = drawing.out().width < _NARROW
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, min_width=len(Verdict.wrong))
     if not narrow:
@@ -132,8 +132,8 @@ def _print(title: str, findings: list[Finding]) -> None:
             told.append(f"\n→ {plain(finding.remedy)}", style=terminal.KIND)
         verdict = Text(finding.verdict.value, style=_STYLES[finding.verdict])
         table.add_row(verdict, *([] if narrow else [finding.what]), told)
-    terminal.show(table)
-    terminal.show()
+    drawing.show(table)
+    drawing.show()
 
 
 def _print_legend(findings: list[Finding]) -> None:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import engram
-from engram.cli import describe, terminal
+from engram.cli import describe, drawing, terminal
 from engram.cluster import ClusterArray, ClusterGroup, FarBlob
 from engram.cluster.listing import NameGroup
 from engram.size import human
@@ -148,6 +148,6 @@ def print_nodes(nodes: Iterable[dict[str, Any]]) -> None:
     if rows and len(rows[0]) > len(headings):
         headings[2:2] = ["holds", "free"]
     if rows:
-        terminal.print_table(headings, rows, key="node", right=("holds", "free"), indent=2)
+        drawing.print_table(headings, rows, key="node", right=("holds", "free"), indent=2)
     else:
         terminal.say("  none yet")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.text import Text
 
-from engram.cli import describe, terminal
+from engram.cli import describe, drawing, terminal
 from engram.cli.over_nodes import facts
 from engram.cli.terminal import counted, plain
 from engram.cli.tree import Node, drawn, nested
@@ -70,7 +70,7 @@ def tree_(cluster: Cluster, path: str, *, depth: int | None, limit: int, json: b
     start = found_at(cluster, path)
     top = Node(path or cluster.url(), _line(cluster, start))
     _grow(cluster, start, top, min(depth or _DEEPEST, _DEEPEST), limit)
-    terminal.print_json(nested(top)) if json else terminal.show(drawn(top))
+    terminal.print_json(nested(top)) if json else drawing.show(drawn(top))
 
 
 def _line(cluster: Cluster, thing: Any) -> dict[str, Any]:
@@ -115,20 +115,20 @@ def info_(cluster: Cluster, path: str, *, json: bool) -> None:
     hosts = facts.hosts_of(cluster)
     if "nodes" in told:
         told["nodes"] = [f"{hosts.get(node, '?')} ({node})" for node in told["nodes"]]
-    terminal.print_facts(describe.readable(told))
+    drawing.print_facts(describe.readable(told))
     if members is not None:
-        terminal.print_title("nodes")
+        drawing.print_title("nodes")
         facts.print_nodes(members)
     if isinstance(thing, ClusterArray):
         _print_boxes(thing, hosts)
     if attributes:
-        terminal.print_title("attributes")
+        drawing.print_title("attributes")
         rows = {name: describe.attribute_text(value) for name, value in attributes.items()}
-        terminal.print_facts(rows, indent=2)
+        drawing.print_facts(rows, indent=2)
     if first is not None:
-        terminal.print_title("values")
+        drawing.print_title("values")
         text = f"{first!r}" if isinstance(first, bytes) else np.array2string(first, separator=" ")
-        terminal.show(Text(plain(text.replace("\n", " ") + (" …" if more else ""))))
+        drawing.show(Text(plain(text.replace("\n", " ") + (" …" if more else ""))))
 
 
 def _first(thing: Any) -> tuple[Any, bool]:
@@ -150,7 +150,7 @@ def _first(thing: Any) -> tuple[Any, bool]:
 
 def _print_boxes(array: ClusterArray, hosts: dict[str, str]) -> None:
     """Print the parts, with their boxes and where they lie."""
-    terminal.print_title("parts")
+    drawing.print_title("parts")
     rows = [
         (
             str(part.number),
@@ -160,7 +160,7 @@ def _print_boxes(array: ClusterArray, hosts: dict[str, str]) -> None:
         )
         for part in islice(array.parts, _BOXES)
     ]
-    terminal.print_table(("part", "box", "bytes", "at"), rows, key="at", right=("bytes",), indent=2)
+    drawing.print_table(("part", "box", "bytes", "at"), rows, key="at", right=("bytes",), indent=2)
     if len(array.parts) > _BOXES:
         terminal.say(f"  … and {counted(len(array.parts) - _BOXES, 'more')}; --json has all")
 
@@ -201,6 +201,6 @@ def stats_(cluster: Cluster, path: str, *, top: int, json: bool) -> None:
     terminal.say(f"{cluster.url(path)}: {', '.join(counts)}; {human(nbytes)} with all copies")
     facts.print_nodes(nodes)
     if largest:
-        terminal.print_title("largest")
+        drawing.print_title("largest")
         rows = [(human(size), name) for size, name in sorted(largest, reverse=True)]
-        terminal.print_table(("bytes", "name"), rows, key="name", right=("bytes",), indent=2)
+        drawing.print_table(("bytes", "name"), rows, key="name", right=("bytes",), indent=2)
