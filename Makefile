@@ -171,8 +171,10 @@ DOCSITE := env PYTHONPATH=scripts $(BIN)/python -m docsite
 docs: $(BIN)/.built $(BIN)/.cluster $(BIN)/.docs ## The documentation as a site, in target/docs/html
 	$(call step,Building the documentation (minutes),$(DOCSITE) build $(ARGS))
 
-docs-serve: ## Show the site that `make docs` has built to a browser (PORT=8000)
-	$(call step,Serving target/docs/html,$(DOCSITE) serve --port $(or $(PORT),8000))
+docs-serve: $(BIN)/.installed ## Show the site that `make docs` has built to a browser (PORT=8000)
+	@test -d target/docs/html || { echo "there is no site yet: run make docs"; exit 1; }
+	$(call step,Serving http://127.0.0.1:$(or $(PORT),8000)/ until Ctrl-C,$(BIN)/python \
+		-m http.server --bind 127.0.0.1 --directory target/docs/html $(or $(PORT),8000))
 
 docs-links: $(BIN)/.built $(BIN)/.cluster $(BIN)/.docs ## Links of the documentation to other sites
 	$(call step,Following links to other sites,$(DOCSITE) links $(ARGS))

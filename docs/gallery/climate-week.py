@@ -10,6 +10,7 @@ The guide [A climate week](../guide/climate-week.md) does the same from files to
 import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
+from matplotlib.dates import DateFormatter
 
 import engram
 
@@ -42,7 +43,7 @@ with engram.create("/dev/shm/week", size="256 MiB") as pool:
         left.plot(noon, daily, "o-", lw=2, color="#d97706", label="daily mean")
         left.set_title("52° N, 10° E")
         left.set_ylabel("K")
-        left.tick_params(axis="x", rotation=30)
+        left.xaxis.set_major_formatter(DateFormatter("%-d %b"))
         left.legend(frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.08))
         drawn = right.pcolormesh(lon, lat, anomaly, cmap="RdBu_r", vmin=-8, vmax=8)
         right.set_title("Last hour, less the week's mean")

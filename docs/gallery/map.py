@@ -26,7 +26,7 @@ with engram.open("/dev/shm/ocean") as pool:  # as another process would
     drawn = axes.pcolormesh(x, y, height.view(), cmap="viridis", rasterized=True)
     axes.grid(lw=0.5)
     axes.set_xticklabels([])
-    axes.set_title(f"{height.path}, a {pool['run-17'].attrs['model']} model")
+    axes.set_title(f"{height.path}, a {pool['run-17'].attrs['model']} model", pad=18)
     figure.colorbar(drawn, ax=axes, shrink=0.75, label=height.attrs["units"])
     figure.savefig("map.png")
 

@@ -72,7 +72,8 @@ def beginning(header: str) -> str:
         if not line.startswith("//"):
             break
         lines.append(line.removeprefix("//").removeprefix(" "))
-    return _fenced("\n".join(lines))
+    told = re.sub(r"Generated of \S+ by cbindgen: do not edit\. ", "", "\n".join(lines))
+    return _fenced(told)
 
 
 def _fenced(text: str) -> str:
@@ -117,7 +118,7 @@ def write_pages(tree: Path, out: Path) -> Path:
             tree / FOLDER / f"{page.name}.md",
             f"# {page.title}\n\n{beginning(page.header)}\n\n"
             f"```{{doxygenfile}} {Path(page.header).name}\n:sections: func typedef enum innerclass"
-            " public-func public-type public-attrib public-static-func"
+            " public-func public-type public-attrib public-static-func innernamespace"
             " briefdescription detaileddescription\n```\n",
         )
     rows = [f"| [{page.title}]({page.name}.md) | `#include <{page.header}>` |" for page in PAGES]

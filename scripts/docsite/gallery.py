@@ -117,7 +117,7 @@ def write_pages(tree: Path, kept: Path) -> None:
     scripts = [SCRIPTS / f"{name}.py" for name in ORDER]
     wanted = [(script, theme) for script in scripts for theme in STYLES]
     with ThreadPoolExecutor(os.cpu_count()) as several:
-        drawn = several.map(lambda each: _drawn(*each, kept), wanted)
+        drawn = several.map(lambda each: _drawn(each[0], each[1], kept), wanted)
         pictures = dict(zip(wanted, drawn, strict=True))
     index = tree / "gallery/index.md"
     shown = index.read_text(encoding="utf-8")
@@ -125,8 +125,8 @@ def write_pages(tree: Path, kept: Path) -> None:
         write(tree / f"gallery/{script.stem}.md", _page(script))
         heading, text, _ = told(script)
         first = text.split("\n\n", 1)[0]
-        shown += f"\n## [{heading}]({script.stem}.md)\n\n{first}\n\n"
-        shown += _pictures(script.stem, heading)
+        shown += f"\n## {heading}\n\n{first}\n\n{_pictures(script.stem, heading)}"
+        shown += f"[The script]({script.stem}.md)\n"
     for (script, theme), picture in pictures.items():
         (tree / f"gallery/{script.stem}-{theme}.png").write_bytes(picture)
     write(index, shown + toctree([f"gallery/{name}" for name in ORDER]))

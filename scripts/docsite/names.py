@@ -1,7 +1,8 @@
-"""An extension of Sphinx: a name in single backticks of a docstring leads to its place.
+"""An extension of Sphinx for docstrings: a name in single backticks leads to its place.
 
 `engram.open`, `Group.create_array` and `BusyError` are links where they are public names of the
-package. All else in backticks is code: an argument, a value, a name of another project.
+package. All else in backticks is code: an argument, a value, a name of another project. And classes
+that a program never calls, because functions give them, are shown without arguments.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 
-from docsite.python_pages import PAGES
+from docsite.python_pages import CONSTRUCTED, PAGES
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -65,7 +66,15 @@ def _role(
     return [pending_xref(rawtext, code, refexplicit=True, refwarn=False, **told)], []
 
 
+def _signature(app: Sphinx, what: str, name: str, *told: Any) -> tuple[str, str] | None:
+    """Show no arguments of a class that programs do not call."""
+    del app
+    _, _, arguments, _ = told
+    return ("", "") if what == "class" and arguments and name not in CONSTRUCTED else None
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Add the role."""
+    """Add the role, and have Sphinx ask which signatures to show."""
     app.add_role("name", _role)
+    app.connect("autodoc-process-signature", _signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -212,20 +212,38 @@ ELSEWHERE = {"active", "jobs", "stage", "ActiveObject", "activemethod"}
 """Public names of `engram` that are told of as another module, or as names of one."""
 
 
+ELSEWHERE_TOLD = (
+    *("Namespace", "Group", "Array", "MutableMapping", "Mapping", "Sequence", "tuple", "dict"),
+    *("NDArrayOperatorsMixin", "Store", "AbstractFileSystem", "Executor", "ABC", "Generic"),
+)
+"""Classes whose methods are not told of again with each class made from them."""
+
+CONSTRUCTED = {
+    *("engram.active.Executor", "engram.jobs.Description", "engram.zarr.Store"),
+    *("engram.zarr.View", "engram.zarr.ClusterStore", "engram.fsspec.EngramFileSystem"),
+    "engram.active.StoredClass",
+}
+"""Classes that a program calls. All others are made by functions and methods."""
+
+
 def directive(module: str, name: str) -> list[str]:
     """Return what has Sphinx show one name, with its members if it is a class."""
     what = getattr(importlib.import_module(module), name)
+    if inspect.isclass(what) and issubclass(what, BaseException):
+        return [f".. autoexception:: {module}.{name}", "   :show-inheritance:", ""]
     if inspect.isclass(what):
-        kind = "exception" if issubclass(what, BaseException) else "class"
-        members = [] if kind == "exception" else ["   :members:"]
-        return [f".. auto{kind}:: {module}.{name}", *members, "   :show-inheritance:", ""]
+        told = ", ".join(getattr(what, "_fields", ()))  # by the docstring, as attributes
+        without = [f"   :exclude-members: {told}"] if told else []
+        options = ["   :members:", f"   :inherited-members: {', '.join(ELSEWHERE_TOLD)}", *without]
+        return [f".. autoclass:: {module}.{name}", *options, ""]
     kind = "function" if callable(what) and hasattr(what, "__name__") else "data"
     return [f".. auto{kind}:: {module}.{name}", ""]
 
 
 def _lines(page: Page) -> Iterator[str]:
     yield from (page.title, "=" * len(page.title), "", page.says, "")
-    yield from (".. contents::", "   :local:", "   :depth: 1", "   :class: names", "")
+    contents = "   :class: names this-will-duplicate-information-and-it-is-still-useful-here"
+    yield from (".. contents::", "   :local:", "   :depth: 1", contents, "")
     for module, names in page.names.items():
         for name in names:
             shown = name if module == "engram" else f"{module.removeprefix('engram.')}.{name}"

@@ -81,7 +81,8 @@ def page(document: str, tree: Path) -> str:
     elif own in BELOW:
         text += toctree(BELOW[own])
     elif own == "decisions/index":
-        text += toctree(sorted(f"decisions/{each.stem}" for each in DOCS.glob("decisions/0*.md")))
+        pages = sorted(f"decisions/{each.stem}" for each in DOCS.glob("decisions/0*.md"))
+        text += toctree(pages, shown=True)
     return text
 
 

@@ -95,11 +95,13 @@ def listed() -> list[str]:
     return [entry.partition("=")[0] for entry in entries]
 
 
-def toctree(pages: list[str], *, caption: str = "") -> str:
-    """Return the directive that puts pages below the one in which it stands; it shows nothing."""
+def toctree(pages: list[str], *, caption: str = "", shown: bool = False) -> str:
+    """Return the directive that puts pages below the one in which it stands, and may list them."""
     entries = []
     for entry in pages:
         page, _, title = entry.partition("=")
         entries.append(f"{title} </{page}>" if title else f"/{page}")
     said = f":caption: {caption}\n" if caption else ""
-    return "\n".join(["", "```{toctree}", f":hidden:\n{said}", *entries, "```", ""])
+    return "\n".join(
+        ["", "```{toctree}", f"{'' if shown else ':hidden:'}\n{said}", *entries, "```", ""]
+    )
