@@ -1,7 +1,8 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
 # bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster bench-start
-# evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install
-# lint layers supply msrv aarch64 fmt clean help. Each sets up what it needs.
+# evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate model miri
+# fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 fmt clean help. Each sets
+# up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -25,8 +26,8 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 
 .PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
 	bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster bench-start \
-	evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install \
-	lint layers supply msrv aarch64 fmt clean
+	evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate model \
+	miri fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -169,6 +170,18 @@ install: ## The C library, its headers, pkg-config and CMake files, into PREFIX 
 	$(call step,Installing into $(DESTDIR)$(PREFIX),\
 		capi/install.sh $(or $(CARGO_TARGET_DIR),target)/release $(DESTDIR)$(PREFIX))
 
+DOCSITE := env PYTHONPATH=scripts $(BIN)/python -m docsite
+docs: $(BIN)/.built $(BIN)/.cluster $(BIN)/.docs ## The documentation as a site, in target/docs/html
+	$(call step,Building the documentation (minutes),$(DOCSITE) build $(ARGS))
+
+docs-serve: $(BIN)/.installed ## Show the site that `make docs` has built to a browser (PORT=8000)
+	@test -d target/docs/html || { echo "there is no site yet: run make docs"; exit 1; }
+	$(call step,Serving http://127.0.0.1:$(or $(PORT),8000)/ until Ctrl-C,$(BIN)/python \
+		-m http.server --bind 127.0.0.1 --directory target/docs/html $(or $(PORT),8000))
+
+docs-links: $(BIN)/.built $(BIN)/.cluster $(BIN)/.docs ## Links of the documentation to other sites
+	$(call step,Following links to other sites,$(DOCSITE) links $(ARGS))
+
 HEADERS := engram.h engram_cluster.h engram/base.hpp engram.hpp \
 	$(addprefix pmemcpy/,types.hpp cluster.hpp pmemcpy.hpp pmemcpy.h memcpy.h)
 STRICT := -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x
@@ -296,6 +309,14 @@ target/tools/bin/fsx: VERSION := 0.3.2
 $(POSIX_SUITES):
 	$(call step,Installing $(@F) $(VERSION) (a minute),cargo install --quiet --locked \
 		--root target/tools $(@F) --version $(VERSION) 2>/dev/null)
+
+$(BIN)/.docs: $(BIN)/.installed scripts/docsite/requirements.txt
+	$(call step,Installing Sphinx and Doxygen,\
+		$(BIN)/pip install -q -r scripts/docsite/requirements.txt)
+	@command -v doxygen >/dev/null || \
+		apt-get install -q -y --no-install-recommends doxygen >$(BIN)/.docs.log 2>&1 || \
+		{ echo "doxygen is missing, and apt cannot install it here ($(BIN)/.docs.log)"; exit 1; }
+	@touch $@
 
 $(BIN)/.native: $(BIN)/.installed tests/native.py
 	$(call step,Looking for MPI$(COMMA) Fortran$(COMMA) FUSE$(COMMA) etcd and more for some tests,\

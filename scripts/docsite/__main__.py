@@ -1,0 +1,44 @@
+"""`python -m docsite`: builds the site, or checks its external links.
+
+`make docs` and `make docs-links` call it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from sphinx.cmd.build import main as sphinx
+
+from docsite import c_pages, cli_pages, gallery, python_pages, stage
+from docsite.structure import ROOT
+
+HERE = Path(__file__).resolve().parent
+
+
+def build(out: Path, builder: str) -> int:
+    """Build the site below `out`; give the code to exit with."""
+    tree = out / "source"
+    stage.stage(tree)
+    python_pages.write_pages(tree)
+    cli_pages.write_pages(tree)
+    xml = c_pages.write_pages(tree, out / "doxygen")
+    gallery.write_pages(tree, out / "gallery")
+    strict = ["-W", "--keep-going", "-n", "-q", "-a", "-j", "auto"]
+    places = ["-c", str(HERE), "-d", str(out / "doctrees"), str(tree), str(out / builder)]
+    code: int = sphinx(["-b", builder, *strict, "-D", f"breathe_projects.engram={xml}", *places])
+    return code
+
+
+def main() -> None:
+    """Do what the arguments ask for."""
+    parser = argparse.ArgumentParser(prog="docsite", description=__doc__)
+    parser.add_argument("what", choices=("build", "links"))
+    parser.add_argument("--out", type=Path, default=ROOT / "target/docs")
+    given = parser.parse_args()
+    sys.exit(build(given.out.resolve(), "linkcheck" if given.what == "links" else "html"))
+
+
+if __name__ == "__main__":
+    main()

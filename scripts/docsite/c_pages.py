@@ -1,0 +1,144 @@
+"""The reference of C and C++: Doxygen reads the headers, Breathe shows what it has found.
+
+The headers explain each function in ordinary comments (`//`), as the rest of the code has them.
+Doxygen takes no such comment for documentation. So it reads copies, in which the comments before a
+declaration begin with `///`. Nothing else differs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from docsite.stage import write
+from docsite.structure import ROOT
+
+FOLDER = "reference/c"
+INCLUDE = ROOT / "capi/include"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the reference: a header, and what a reader wants to know before its functions."""
+
+    header: str
+    title: str
+
+    @property
+    def name(self) -> str:
+        """What the page's file is called."""
+        return self.header.replace("/", "-").replace(".", "-")
+
+
+PAGES = (
+    Page("engram.h", "C: engram.h"),
+    Page("engram_cluster.h", "C, clusters: engram_cluster.h"),
+    Page("engram.hpp", "C++: engram.hpp"),
+    Page("engram/base.hpp", "C++, what engram.hpp stands on: engram/base.hpp"),
+    Page("pmemcpy/pmemcpy.hpp", "C++, ranks of MPI: pmemcpy/pmemcpy.hpp"),
+    Page("pmemcpy/types.hpp", "C++, types that pMEMCPY stores: pmemcpy/types.hpp"),
+)
+"""The headers that a program includes, in the order of the reference."""
+
+DOXYFILE = """
+INPUT = {source}
+OUTPUT_DIRECTORY = {out}
+RECURSIVE = YES
+GENERATE_HTML = NO
+GENERATE_LATEX = NO
+GENERATE_XML = YES
+XML_PROGRAMLISTING = NO
+QUIET = YES
+WARN_IF_UNDOCUMENTED = NO
+EXTRACT_ALL = YES
+MARKDOWN_SUPPORT = YES
+AUTOLINK_SUPPORT = NO
+ENABLE_PREPROCESSING = YES
+MACRO_EXPANSION = YES
+EXPAND_ONLY_PREDEF = YES
+PREDEFINED = DOXYGEN __cplusplus=202002L ENGRAM_PMEMCPY_MPI=1
+EXCLUDE_SYMBOLS = *::detail *::detail::*
+"""
+
+
+def beginning(header: str) -> str:
+    """Return the comment at the top of a header, as Markdown: what holds for all of it."""
+    lines = []
+    for line in (INCLUDE / header).read_text(encoding="utf-8").splitlines():
+        if not line.startswith("//"):
+            break
+        lines.append(line.removeprefix("//").removeprefix(" "))
+    told = re.sub(r"Generated of \S+ by cbindgen: do not edit\. ", "", "\n".join(lines))
+    return _fenced(told)
+
+
+def _fenced(text: str) -> str:
+    """Return a text whose indented examples of code are fenced."""
+    return re.sub(
+        r"(?m)(?<=\n\n)((?:^ {2,}(?![\s*-]).*\n(?:\n(?= {2}))?)+)",
+        lambda found: f"```cpp\n{_dedented(found[1])}```\n" if ";" in found[1] else found[0],
+        f"{text}\n",
+    )
+
+
+def _dedented(code: str) -> str:
+    return "".join(line.removeprefix("  ") for line in code.splitlines(keepends=True))
+
+
+def as_doxygen_reads(text: str) -> str:
+    """Return a header's text whose comments on lines of their own are documentation."""
+    return re.sub(r"(?m)^( *)//(?= |$)", r"\1///", text)
+
+
+def xml(out: Path) -> Path:
+    """Have Doxygen read the headers; return the folder of what it found."""
+    doxygen = shutil.which("doxygen")
+    if doxygen is None:
+        sys.exit("doxygen is missing: apt install doxygen")
+    source = out / "include"
+    for header in sorted(INCLUDE.rglob("*.h*")):
+        text = header.read_text(encoding="utf-8")
+        _, _, code = text.partition("\n#ifndef")  # its beginning is on the page already
+        write(source / header.relative_to(INCLUDE), as_doxygen_reads(f"\n#ifndef{code}"))
+    write(out / "Doxyfile", DOXYFILE.format(source=source, out=out))
+    subprocess.run([doxygen, str(out / "Doxyfile")], check=True)
+    for found in (out / "xml").glob("*.xml"):  # which file a class is of, its page says
+        write(found, re.sub(r"(?m)^ *<includes .*\n", "", found.read_text(encoding="utf-8")))
+    return out / "xml"
+
+
+def write_pages(tree: Path, out: Path) -> Path:
+    """Write a page for each header into `tree`; return the folder of Doxygen's XML."""
+    for page in PAGES:
+        write(
+            tree / FOLDER / f"{page.name}.md",
+            f"# {page.title}\n\n{beginning(page.header)}\n\n"
+            f"```{{doxygenfile}} {Path(page.header).name}\n:sections: func typedef enum innerclass"
+            " public-func public-type public-attrib public-static-func innernamespace"
+            " briefdescription detaileddescription\n```\n",
+        )
+    rows = [f"| [{page.title}]({page.name}.md) | `#include <{page.header}>` |" for page in PAGES]
+    index = [
+        "# C and C++",
+        "",
+        "`make install PREFIX=...` installs the library with these headers, a pkg-config file and",
+        "a CMake package. [Simulation codes](/guide/from-simulations.md) begins with programs that",
+        "run.",
+        "[The conventions](/c-conventions.md) say what holds for every function.",
+        "",
+        "| Page | Include |",
+        "|---|---|",
+        *rows,
+        "",
+        "```{toctree}",
+        ":hidden:",
+        "",
+        *(page.name for page in PAGES),
+        "```",
+    ]
+    write(tree / FOLDER / "index.md", "\n".join(index) + "\n")
+    return xml(out)
