@@ -191,7 +191,7 @@ class Field:
         return self._test("endswith", _only_text("endswith", text))
 
     def like(self, pattern: str | bytes) -> Expression:
-        """Match a pattern: `%` is any run of characters, `_` any one; a backslash quotes the next."""
+        """Match a pattern: `%` is any run of characters, `_` any one, a backslash quotes one."""
         return self._test("like", _only_text("like", pattern))
 
     def exists(self) -> Expression:
