@@ -25,8 +25,8 @@ extensions = [
 nitpicky = True
 # Types of other projects, and what annotations spell out, have no page here.
 nitpick_ignore_regex = [("py:(class|obj|data|exc)", ".*"), ("(c|cpp):.*", ".*")]
-# A short name in an annotation may be one of several classes; all of them are listed. Each header of
-# C++ opens its namespace again.
+# A short name in an annotation may be one of several classes; all of them are listed. Each header
+# of C++ opens its namespace again.
 suppress_warnings = ["ref.python", "duplicate_declaration.cpp"]
 default_role = "name"
 highlight_language = "text"
