@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import engram
-from engram.cli import conventions
-from engram.cli.conventions import Role
+from engram import conventions
 from engram.cli.plot.choose import choose
+from engram.conventions import Role
 from shell import example, piped, run
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -231,7 +231,7 @@ def test_a_table_without_pyarrow_names_the_extra(home: Path, use: str) -> None:
 def test_a_verb_without_its_library_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, module: str, call: str, extra: str
 ) -> None:
-    from engram.cli import conventions  # noqa: PLC0415 - what is tried
+    from engram import conventions  # noqa: PLC0415 - what is tried
     from engram.cli.plot.draw import draw  # noqa: PLC0415 - likewise
 
     class Array:

@@ -144,7 +144,7 @@ app = typer.Typer(
 )
 
 SECTIONS = {
-    "Look": ("ls", "tree", "info", "query", "watch", "stats", "plot"),
+    "Look": ("ls", "tree", "info", "query", "watch", "stats", "plot", "serve"),
     "Values in and out": ("put", "get", "import", "export"),
     "Files": ("mount", "unmount", "run", "trace", "stage", "job"),
     "Names": ("mv", "rm", "protect"),

@@ -10,7 +10,8 @@ import numpy as np
 from rich.text import Text
 
 import engram
-from engram.cli import conventions, describe, terminal
+from engram import conventions
+from engram.cli import describe, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,

@@ -17,7 +17,8 @@ from rich.color import Color
 from rich.style import Style
 from rich.text import Text
 
-from engram.cli import conventions, terminal
+from engram import conventions
+from engram.cli import terminal
 from engram.cli.plot.choose import Choice, choose
 from engram.cli.summary import number
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from engram.cli import conventions, describe
-from engram.cli.conventions import Role
-from engram.cli.plot.reading import Reading, can_be_drawn, extremes
+from engram import conventions
+from engram.cli import describe
+from engram.conventions import Role
+from engram.conventions.reading import Reading, can_be_drawn, extremes
 from engram.errors import ArgumentError
 
 if TYPE_CHECKING:

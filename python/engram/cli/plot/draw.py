@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from engram.cli.conventions import Role
 from engram.cli.pictures import LINE, STYLE
 from engram.cli.terminal import plain
+from engram.conventions import Role
 from engram.errors import ArgumentError, EngramError
 from engram.extras import library
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engram.cli import conventions
+from engram import conventions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
