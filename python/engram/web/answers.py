@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from engram.errors import ArgumentError
-from engram.web import levels, members, objects, picks, tables, wire
+from engram.web import asking, changing, levels, members, objects, panels, picks, tables, wire
+from engram.web.downloads import download
 from engram.web.sources import Source
 
 if TYPE_CHECKING:
@@ -153,6 +154,23 @@ def _compare(served: Served, ask: Ask, work: Work) -> Any:
     return binary(level, **{"x-engram-stats": wire.dumps(told).decode("ascii")})
 
 
+def _query(served: Served, ask: Ask, work: Work) -> Any:
+    del work
+    page = ask.whole("limit", 100), ask.whole("offset", 0)
+    return asking.found(served, ask.text("text"), ask.text("order"), *page)
+
+
+def _complete(served: Served, ask: Ask, work: Work) -> Any:
+    del work
+    text = ask.text("text")
+    return asking.completed(served, text, ask.whole("at", len(text)))
+
+
+def _explain(served: Served, ask: Ask, work: Work) -> Any:
+    del work
+    return asking.explained(served, ask.text("text"))
+
+
 READS: dict[str, Answer] = {
     "members": _members,
     "object": _object,
@@ -162,8 +180,22 @@ READS: dict[str, Answer] = {
     "histogram": _histogram,
     "coordinate": _coordinate,
     "compare": _compare,
+    "query": _query,
+    "complete": _complete,
+    "explain": _explain,
+    "download": download,
+    "index": lambda served, _ask, _work: panels.index(served),
+    "active": lambda served, _ask, work: panels.active(served, work),
+    "files": lambda served, _ask, _work: panels.files(served),
+    "stages": lambda served, _ask, _work: panels.stages(served),
+    "space": lambda served, _ask, _work: panels.space(served),
+    "nodes": lambda served, _ask, _work: panels.nodes(served),
 }
 """What is read, by address."""
 
-CHANGES: dict[str, Answer] = {}
+CHANGES: dict[str, Answer] = {
+    "delete": lambda served, ask, _work: changing.delete(served, ask),
+    "rename": lambda served, ask, _work: changing.rename(served, ask),
+    "attr": lambda served, ask, _work: changing.attr(served, ask),
+}
 """What is changed, by address."""
