@@ -89,9 +89,13 @@ def binary(level: Level, **more: str) -> Response:
 
 
 def _members(served: Served, ask: Ask, work: Work) -> Any:
-    after = ask.text("after") or None
-    limit = ask.whole("limit", 500)
-    return members.listed(served, ask.text("path"), after, limit, ask.text("contains"), work)
+    asked = members.Asked(
+        ask.text("path").strip("/"),
+        ask.text("after") or None,
+        ask.whole("limit", 500),
+        ask.text("contains").casefold(),
+    )
+    return members.listed(served, asked, work)
 
 
 def _object(served: Served, ask: Ask, work: Work) -> Any:
@@ -110,7 +114,7 @@ def _image(served: Served, ask: Ask, work: Work) -> Any:
     pick = picks.read(ask.text("index"), source.shape, 2)
     size = ask.whole("height", 512), ask.whole("width", 512)
     reduce = ask.text("reduce", "mean")
-    level = levels.image(source, pick, *size, reduce, work)
+    level = levels.image(source, pick, size, reduce, work)
     days = {"x-engram-units": "days since 1970-01-01"} if source.is_days else {}
     return binary(level, **days)
 
@@ -130,7 +134,9 @@ def _histogram(served: Served, ask: Ask, work: Work) -> Any:
     source = source_of(served, ask)
     index = ask.text("index") or ",".join(":" * len(source.shape))
     pick = picks.read(index, source.shape) if source.shape else picks.Pick(())
-    return levels.histogram(source, pick, ask.whole("bins", 100), work)
+    told = levels.histogram(source, pick, ask.whole("bins", 100), work)
+    figures = ("mean", "std", "min", "max")
+    return told | {name: wire.plain(told[name]) for name in figures}
 
 
 def _coordinate(served: Served, ask: Ask, work: Work) -> Any:

@@ -37,9 +37,15 @@ PAGE = Path(__file__).parent / "page"
 """Where `make web` puts the page."""
 _BODY_S = 10.0
 _TYPES = {
-    ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css",
-    ".svg": "image/svg+xml", ".png": "image/png", ".json": "application/json",
-    ".woff2": "font/woff2", ".ico": "image/x-icon", ".txt": "text/plain; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".json": "application/json",
+    ".woff2": "font/woff2",
+    ".ico": "image/x-icon",
+    ".txt": "text/plain; charset=utf-8",
 }
 
 _log = telemetry.Log("engram.web")
@@ -59,7 +65,7 @@ class Site:
 
     """
 
-    def __init__(self, shelf: Shelf, access: Access, page: Path = PAGE) -> None:
+    def __init__(self, shelf: Shelf, access: Access, page: Path) -> None:
         self._shelf, self._page = shelf, page
         self._crew = Crew()
         self.hub = Hub(shelf)
@@ -81,15 +87,15 @@ class Site:
 
     async def _index(self, request: Request) -> Response:
         del request
-        return self._file("index.html")
+        return self._file(self._page, "index.html")
 
     async def _asset(self, request: Request) -> Response:
-        return self._file(f"assets/{request.path_params['path']}")
+        return self._file(self._page / "assets", request.path_params["path"])
 
-    def _file(self, name: str) -> Response:
+    def _file(self, within: Path, name: str) -> Response:
         """Give a file of the page; no name leads out of its folder."""
-        folder = self._page.resolve()
-        path = (folder / name).resolve()
+        folder = within.resolve()
+        path = (folder / name.lstrip("/")).resolve()
         kind = _TYPES.get(path.suffix)
         if kind is None or not path.is_relative_to(folder) or not path.is_file():
             return refused(404, "NotFoundError", "there is no such file of the page")
@@ -154,7 +160,7 @@ class Site:
         there = frozenset(each.number for each in self._shelf)
         numbers = frozenset(filter(None, asked.split(","))) or there
         if not numbers <= there:
-            error = f"nothing is served as {sorted(numbers - there)[0][:40]!r}"
+            error = f"nothing is served as {min(numbers - there)[:40]!r}"
             return refused(404, "NotFoundError", error)
         try:
             stream = self.hub.listen(numbers)

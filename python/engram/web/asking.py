@@ -36,7 +36,9 @@ _FUNCTIONS = {
     "exists": "exists(KEY): the attribute is there",
     "under": 'under("GROUP"): lies in this group, at any depth',
 }
-_COMPARED = re.compile(r"(@?\w[\w.]*|`(?:[^`]|``)+`)\s*(?:=|!=|<=?|>=?|contains|like)\s*\"?[^\s\"]*\Z")
+_COMPARED = re.compile(
+    r"(@?\w[\w.]*|`(?:[^`]|``)+`)\s*(?:=|!=|<=?|>=?|contains|like)\s*\"?[^\s\"]*\Z"
+)
 _VALUES_LOOKED_AT = 500
 
 
@@ -63,9 +65,7 @@ def found(served: Served, text: str, order: str, limit: int, offset: int) -> dic
     return told | {"seconds": round(time.perf_counter() - begun, 6)}
 
 
-def _of_pool(
-    served: ServedPool, text: str, order: str, limit: int, offset: int
-) -> dict[str, Any]:
+def _of_pool(served: ServedPool, text: str, order: str, limit: int, offset: int) -> dict[str, Any]:
     root = served.root
     result = root.query(text or None, order_by=order or None, limit=offset + limit + 1)
     oids = result.oids()
@@ -167,7 +167,7 @@ def _keys(served: Served) -> list[tuple[str, str]]:
                 counts[key] += number
     if not counts:  # nothing is sealed yet
         counts.update(served.root.query(limit=_VALUES_LOOKED_AT).attribute_keys())
-    return [(key, f"{number:,} objects") for key, number in counts.most_common(1000)]
+    return [(key, _counted(number, "object")) for key, number in counts.most_common(1000)]
 
 
 def _values(served: Served, before: str) -> list[dict[str, str]]:
@@ -183,9 +183,13 @@ def _values(served: Served, before: str) -> list[dict[str, str]]:
         if isinstance(value, str):
             texts['"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'] += 1
     return [
-        {"text": text, "kind": "value", "note": f"{number:,} of {_VALUES_LOOKED_AT}"}
+        {"text": text, "kind": "value", "note": _counted(number, "object")}
         for text, number in texts.most_common(_CHOICES)
     ]
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def explained(served: Served, text: str) -> dict[str, Any]:
@@ -199,7 +203,9 @@ def explained(served: Served, text: str) -> dict[str, Any]:
 def _tree(told: Explanation, seconds: float) -> dict[str, Any]:
     read = [segment for segment in told.segments if segment.read]
     skipped = Counter(segment.why for segment in told.segments if not segment.read)
-    conditions = [{"label": each.test, "detail": each.how, "children": []} for each in told.conditions]
+    conditions = [
+        {"label": each.test, "detail": each.how, "children": []} for each in told.conditions
+    ]
     segments = [
         {
             "label": f"segment {each.segment}",
@@ -222,7 +228,7 @@ def _tree(told: Explanation, seconds: float) -> dict[str, Any]:
     share = f"{len(read):,} of {len(told.segments):,} segments read"
     return {
         "label": told.query or "all objects",
-        "detail": f"by {told.threads} thread{'' if told.threads == 1 else 's'}",
+        "detail": f"by {_counted(told.threads, 'thread')}",
         "rows": told.hits,
         "seconds": round(seconds, 6),
         "children": [

@@ -42,7 +42,11 @@ def attr(served: Served, ask: Ask) -> dict[str, Any]:
 
     """
     put, gone = ask.body.get("set", {}), ask.body.get("remove", [])
-    if not isinstance(put, dict) or not isinstance(gone, list) or len(put) + len(gone) > _ATTRIBUTES:
+    if (
+        not isinstance(put, dict)
+        or not isinstance(gone, list)
+        or len(put) + len(gone) > _ATTRIBUTES
+    ):
         raise ArgumentError('what came is not {"set": {NAME: VALUE}, "remove": [NAME]}')
     values = {name: _value(name, value) for name, value in put.items()}
     thing = served.found(ask.text("path"))

@@ -134,7 +134,9 @@ def _csv(source: Source, pick: Pick, work: Work) -> bytes:
 
 def safe(cell: str) -> str:
     """Return a cell that no spreadsheet takes for a formula."""
-    if cell[:1] in {"=", "@", "\t", "\r"} or (cell[:1] in {"+", "-"} and not _NUMBER.fullmatch(cell)):
+    if cell[:1] in {"=", "@", "\t", "\r"} or (
+        cell[:1] in {"+", "-"} and not _NUMBER.fullmatch(cell)
+    ):
         return f"'{cell}"
     return cell
 
@@ -147,7 +149,7 @@ def _png(source: Source, pick: Pick, ask: Ask, work: Work) -> bytes:
     if len(pick.ranges) != _PLANE:
         raise ArgumentError("a picture has two ranges: write numbers for the other dimensions")
     size = ask.whole("height", 1024), ask.whole("width", 1024)
-    level = levels.image(source, pick, *size, ask.text("reduce", "mean"), work)
+    level = levels.image(source, pick, size, ask.text("reduce", "mean"), work)
     values = level.values.astype("f8")
     bounds = []
     for name, usual in zip(("min", "max"), level.range, strict=True):
@@ -157,7 +159,11 @@ def _png(source: Source, pick: Pick, ask: Ask, work: Work) -> bytes:
             raise ArgumentError(f"{name}={ask.text(name)[:40]!r} is no number") from None
     low, high = bounds
     with np.errstate(all="ignore"):
-        scaled = (values - low) / (high - low) if high > low else np.where(np.isfinite(values), 0.5, np.nan)
+        scaled = (
+            (values - low) / (high - low)
+            if high > low
+            else np.where(np.isfinite(values), 0.5, np.nan)
+        )
     return picture_of(np.clip(scaled, 0, 1))
 
 

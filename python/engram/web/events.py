@@ -33,6 +33,8 @@ REST_S = 0.1
 _WAIT_S = 0.1
 _SPACE_S = 0.5
 _FAR_S = 1.0
+_BEGUN_S = 5.0
+"""So long a page waits for a watch to begin."""
 HEARTBEAT_S = 15.0
 _QUEUE = 64
 _NAMED = 100
@@ -97,7 +99,8 @@ class Hub:
     def __init__(self, served: Iterable[Served]) -> None:
         self._served = {each.number: each for each in served}
         self._clients: set[_Client] = set()
-        self._watched: dict[str, threading.Thread] = {}
+        self._watched: dict[str, threading.Event] = {}
+        """The pools that a thread watches, each with what says that it has begun."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
@@ -124,7 +127,9 @@ class Hub:
         try:
             yield b"retry: 2000\n\n"
             for number in sorted(client.numbers):
-                self._watch(number)
+                # At first the watch: what a page asks for after this event, it hears changes of.
+                await asyncio.to_thread(self._watch, number)
+                yield bytes(await asyncio.to_thread(_first, self._served[number]))
             while True:
                 try:
                     event = await asyncio.wait_for(client.queue.get(), HEARTBEAT_S)
@@ -150,16 +155,18 @@ class Hub:
         return not self._is_closed and any(number in each.numbers for each in list(self._clients))
 
     def _watch(self, number: str) -> None:
-        """See to it that somebody watches a pool."""
+        """See to it that somebody watches a pool, and has begun to; one that is gone nobody does."""
+        if getattr(self._served[number], "is_gone", ""):
+            return
         with self._lock:
-            thread = self._watched.get(number)
-            if thread is not None and thread.is_alive():
-                return
-            thread = threading.Thread(
-                target=self._run, args=(self._served[number],), name="engram-web-watch", daemon=True
-            )
-            self._watched[number] = thread
-            thread.start()
+            begun = self._watched.get(number)
+            if begun is None:
+                begun = self._watched[number] = threading.Event()
+                given = (self._served[number], begun)
+                threading.Thread(
+                    target=self._run, args=given, name="engram-web-watch", daemon=True
+                ).start()
+        begun.wait(_BEGUN_S)
 
     def _tell(self, event: Event) -> None:
         """Tell all pages, from a thread."""
@@ -172,33 +179,39 @@ class Hub:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(tell)
 
-    def _run(self, served: Served) -> None:
+    def _run(self, served: Served, begun: threading.Event) -> None:
         """Watch as long as a page listens."""
+        rest = 0.0
         try:
             if isinstance(served, ServedPool):
-                self._run_pool(served)
+                self._run_pool(served, begun)
             elif isinstance(served, ServedCluster):
-                self._run_cluster(served)
+                self._run_cluster(served, begun)
         except PoolGoneError as error:
             if isinstance(served, ServedPool):
                 served.lose(str(error))
             self._tell(Event("gone", served.number, {"message": str(error)}))
             _log.warning("%s is gone: %s", served.place, error)
         except EngramError as error:
-            _log.warning("%s is not watched any more: %s", served.place, error)
+            _log.warning("%s is not watched: %s", served.place, error)
+            rest = _FAR_S
         finally:
-            with self._lock:  # a page that has come meanwhile has found this thread alive
+            begun.set()
+            with self._lock:
                 self._watched.pop(served.number, None)
             if self._is_heard(served.number) and not getattr(served, "is_gone", ""):
-                time.sleep(REST_S)
+                # By a page that has found this thread at its end, or after a failure.
+                time.sleep(rest)
                 self._watch(served.number)
+                self._tell(Event("change", served.number, {"names": [], "more": 1}))
 
-    def _run_pool(self, served: ServedPool) -> None:
+    def _run_pool(self, served: ServedPool, begun: threading.Event) -> None:
         number, root = served.number, served.root
         served.check()
         space = _Space(self, served)
         with root.watch("") as watch:
-            native, commits = watch._native, -1
+            native, commits = watch._native, root.stats()["commits"]
+            begun.set()
             while self._is_heard(number):
                 try:
                     how = native.wait(_WAIT_S, native.calls)
@@ -207,7 +220,7 @@ class Hub:
                 except EngramError:
                     served.check()  # which says that it is gone, if that is why
                     raise
-                if names or more or (before not in {-1, commits}):
+                if names or more or before != commits:
                     self._tell(Event("change", number, {"names": names, "more": more}))
                     space.is_due = True
                     time.sleep(REST_S)
@@ -217,7 +230,7 @@ class Hub:
                 if how == "in time":
                     served.check()
 
-    def _run_cluster(self, served: ServedCluster) -> None:
+    def _run_cluster(self, served: ServedCluster, begun: threading.Event) -> None:
         known: dict[str, str] | None = None
         epoch = None
         while self._is_heard(served.number):
@@ -232,12 +245,27 @@ class Hub:
                 told = {"names": said[:_NAMED], "more": max(len(said) - _NAMED, 0)}
                 self._tell(Event("change", served.number, told))
             if epoch != served.cluster.epoch or names != known:
-                figures = served._figures()
-                free = max(figures["size"] - figures["used"], 0)
-                told = {"used": figures["used"], "free": free, "objects": figures["objects"]}
-                self._tell(Event("space", served.number, told))
+                self._tell(Event("space", served.number, _space_of(served)))
             known, epoch = names, served.cluster.epoch
+            begun.set()
             time.sleep(_FAR_S)
+
+
+def _first(served: Served) -> Event:
+    """Return what a page is told of a pool at first: its space, or that it is gone."""
+    try:
+        served.check()
+        return Event("space", served.number, _space_of(served))
+    except PoolGoneError as error:
+        return Event("gone", served.number, {"message": str(error)})
+    except EngramError as error:
+        return Event("change", served.number, {"names": [], "more": 0, "error": str(error)})
+
+
+def _space_of(served: Served) -> dict[str, Any]:
+    figures = served.figures()
+    free = max(figures["size"] - figures["used"], 0)
+    return {"used": figures["used"], "free": free, "objects": figures["objects"]}
 
 
 class _Space:
@@ -246,7 +274,7 @@ class _Space:
     def __init__(self, hub: Hub, served: ServedPool) -> None:
         self._hub, self._served = hub, served
         self._last = -_SPACE_S
-        self.is_due = True
+        self.is_due = False
 
     def tell(self) -> None:
         """Tell of it, if something was changed and it is time."""
@@ -254,13 +282,7 @@ class _Space:
         if not self.is_due or now - self._last < _SPACE_S:
             return
         self._last, self.is_due = now, False
-        figures = self._served._figures()
-        told = {
-            "used": figures["used"],
-            "free": max(figures["size"] - figures["used"], 0),
-            "objects": figures["objects"],
-        }
-        self._hub._tell(Event("space", self._served.number, told))
+        self._hub._tell(Event("space", self._served.number, _space_of(self._served)))
 
 
 def _taken(native: Any, namespace: Any) -> tuple[list[str], int]:

@@ -54,7 +54,7 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-_NO_TOKEN = (
+_UNKNOWN_PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>Engram</title>"
     "<h1>This page needs its token</h1>"
     "<p>Open the address that <code>engram serve</code> has printed: it ends in "
@@ -225,7 +225,7 @@ class Guard:
                 self._failures -= 1
         headers = {"www-authenticate": 'Basic realm="engram", charset="UTF-8"'} if needs else {}
         if path in {"", "/"}:
-            return HTMLResponse(_NO_TOKEN, 401, headers)
+            return HTMLResponse(_UNKNOWN_PAGE, 401, headers)
         remedy = "open the address that `engram serve` has printed"
         return refused(401, "TokenMissing", "the token is missing or wrong", remedy, headers)
 

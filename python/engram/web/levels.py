@@ -36,8 +36,8 @@ REDUCES = ("mean", "min", "max", "nearest")
 SIDE_MOST = 2048
 BINS_MOST = 8192
 EDGES_MOST = 1000
-_SAMPLE = 1 << 24
-"""A histogram is of so many values; of more, of values at equal distances."""
+_SAMPLE = 1 << 22
+"""A histogram is of so many values, which it holds; of more, of values at equal distances."""
 _SURE = 64
 """So many single precision values are summed up in single precision."""
 _FAR_TILE = 1 << 21
@@ -62,17 +62,27 @@ class Level(NamedTuple):
         return float(finite.min()), float(finite.max())
 
 
-def image(source: Source, pick: Pick, height: int, width: int, reduce: str, work: Work) -> Level:
+class _Grid(NamedTuple):
+    """The rows and columns that are looked at, and into how many cells they go."""
+
+    rows: range
+    columns: range
+    size: tuple[int, int]
+
+
+def image(source: Source, pick: Pick, most: tuple[int, int], reduce: str, work: Work) -> Level:
     """Compute an image of two dimensions.
 
     Parameters
     ----------
     source, pick
         What is drawn: exactly two ranges.
-    height, width
+    most
         The most rows and columns of cells; fewer where there are fewer values.
     reduce
         "mean", "min", "max"; or "nearest", the value in the middle of each cell.
+    work
+        What says whether to go on.
 
     Raises
     ------
@@ -82,6 +92,7 @@ def image(source: Source, pick: Pick, height: int, width: int, reduce: str, work
         If it takes too long.
 
     """
+    height, width = most
     _check("width", width, SIDE_MOST)
     _check("height", height, SIDE_MOST)
     if reduce not in REDUCES:
@@ -99,7 +110,7 @@ def image(source: Source, pick: Pick, height: int, width: int, reduce: str, work
         return source.numbers(pick.key(row, column))
 
     tiles = tiles_of(source, pick, rows, columns)
-    (cells,) = reduced(numbers, tiles, rows, columns, size, (reduce,), work)
+    (cells,) = _reduce(numbers, tiles, _Grid(rows, columns, size), (reduce,), work)
     return Level(cells, _box(*pick.ranges), sampled)
 
 
@@ -127,8 +138,8 @@ def line(source: Source, pick: Pick, bins: int, work: Work) -> Level:
         return source.numbers(pick.key(column))[np.newaxis]
 
     tiles = ((one, column) for column in _cut(columns, TILE, _unit(source, pick, 0, columns)))
-    wants = ("min", "mean", "max")
-    cells = reduced(numbers, tiles, one, columns, (1, count), wants, work)
+    grid = _Grid(one, columns, (1, count))
+    cells = _reduce(numbers, tiles, grid, ("min", "mean", "max"), work)
     return Level(np.concatenate(cells), _box(along), sampled)
 
 
@@ -173,7 +184,7 @@ def difference(
         return found
 
     tiles = tiles_of(one, pick, rows, columns)
-    (made,) = reduced(numbers, tiles, rows, columns, cells, ("mean",), work)
+    (made,) = _reduce(numbers, tiles, _Grid(rows, columns, cells), ("mean",), work)
     stats["rms"] = math.sqrt(squares[0] / squares[1]) if squares[1] else 0.0
     return Level(made, _box(*pick.ranges), sampled), stats
 
@@ -192,30 +203,24 @@ def histogram(source: Source, pick: Pick, bins: int, work: Work) -> dict[str, An
     _check("bins", bins, EDGES_MOST)
     source.check_numbers()
     ranges, is_sampled = _thinned(source, pick)
-    nan = count = 0
-    low, high, mean, square = math.inf, -math.inf, 0.0, 0.0
+    found: list[NDArray[Any]] = []
+    nan = 0
     for key in _keys(source, pick, ranges):
         work.go_on()
-        found = source.numbers(key).reshape(-1)
-        finite = found[np.isfinite(found)].astype("f8", copy=False)
-        nan += found.size - finite.size
-        if finite.size:
-            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
-            total, here = count + finite.size, float(finite.mean())
-            square += float(np.square(finite - here).sum())
-            square += (here - mean) ** 2 * count * finite.size / total
-            mean += (here - mean) * finite.size / total
-            count = total
-    told: dict[str, Any] = {"nan": nan, "count": count + nan, "sampled": is_sampled}
-    if not count:
+        tile = source.numbers(key).reshape(-1)
+        known = tile[np.isfinite(tile)]  # a copy
+        nan += tile.size - known.size
+        found.append(known)
+    values = np.concatenate(found) if found else np.empty(0)
+    told: dict[str, Any] = {"nan": nan, "count": nan + values.size, "sampled": is_sampled}
+    if not values.size:
         return told | dict.fromkeys(("mean", "std", "min", "max")) | {"edges": [], "counts": []}
+    low, high = float(values.min()), float(values.max())
     edges = _edges(low, high, bins)
-    counts = np.zeros(bins, "i8")
-    for key in _keys(source, pick, ranges):
-        work.go_on()
-        found = source.numbers(key).reshape(-1)
-        counts += np.histogram(found[np.isfinite(found)], edges)[0]
-    told |= {"mean": mean, "std": math.sqrt(square / count), "min": low, "max": high}
+    counts, _ = np.histogram(values, edges)
+    with np.errstate(over="ignore", invalid="ignore"):
+        figures = {"mean": values.mean(dtype="f8"), "std": values.std(dtype="f8")}
+    told |= {name: float(value) for name, value in figures.items()} | {"min": low, "max": high}
     return told | {"edges": edges.tolist(), "counts": counts.tolist()}
 
 
@@ -224,11 +229,12 @@ def _edges(low: float, high: float, bins: int) -> NDArray[Any]:
     if low == high:
         slack = abs(low) / 2 or 0.5
         low, high = low - slack, high + slack
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         edges = np.linspace(low, high, bins + 1)
     if np.isfinite(edges).all():
         return edges
-    return np.linspace(low / 4, high / 4, bins + 1) * 4  # they lie too far apart to be subtracted
+    wide: NDArray[Any] = np.linspace(low / 4, high / 4, bins + 1) * 4
+    return wide  # they lie too far apart to be subtracted
 
 
 def _thinned(source: Source, pick: Pick) -> tuple[list[range], bool]:
@@ -378,16 +384,15 @@ class _Cells:
             return self.values.astype(np.float32)
 
 
-def reduced(
+def _reduce(
     numbers: Callable[[range, range], NDArray[Any]],
     tiles: Iterable[tuple[range, range]],
-    rows: range,
-    columns: range,
-    size: tuple[int, int],
+    grid: _Grid,
     wants: tuple[str, ...],
     work: Work,
 ) -> list[NDArray[np.float32]]:
     """Reduce tiles to cells; `numbers` reads those of a tile's rows and columns."""
+    rows, columns, size = grid
     edges = [
         np.arange(count + 1) * len(along) // count
         for count, along in zip(size, (rows, columns), strict=True)

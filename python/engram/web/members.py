@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from engram import _engram
 from engram.active.stored.layout import OBJECTS
 from engram.errors import ArgumentError, NotFoundError
 from engram.group import TABLE_MARK
-from engram.web.served import ServedCluster, ServedPool
+from engram.web.served import ServedCluster
 from engram.web.wire import dtype_text
 
 if TYPE_CHECKING:
@@ -31,23 +31,21 @@ _LOOK_S = 1.0
 _GROUP, _ARRAY, _BLOB = 0, 1, 2
 
 
-def listed(
-    served: Served, path: str, after: str | None, limit: int, contains: str, work: Work
-) -> dict[str, Any]:
-    """Return a page of a group's members.
+class Asked(NamedTuple):
+    """A page of a group's members."""
 
-    Parameters
-    ----------
-    served, path
-        The group.
-    after
-        The name after which the page begins; None: from the first one.
-    limit
-        The most members.
-    contains
-        A text that names have to have, in upper or lower case.
-    work
-        What says whether to go on.
+    path: str
+    """The group's, without a slash at either end."""
+    after: str | None
+    """The name after which it begins; None: from the first one."""
+    limit: int
+    """The most members."""
+    contains: str
+    """A text that names have to have, in upper or lower case; it is folded."""
+
+
+def listed(served: Served, asked: Asked, work: Work) -> dict[str, Any]:
+    """Return a page of a group's members.
 
     Raises
     ------
@@ -55,32 +53,34 @@ def listed(
         If it is no group, or `limit` is none.
 
     """
-    if not 1 <= limit <= MOST:
-        raise ArgumentError(f"limit {limit} is none: give one of 1 to {MOST}")
-    if isinstance(served, ServedPool):
-        group = served.found(path)
-        if not isinstance(group, engram.Group):
-            raise ArgumentError(f"{path!r} is no group, and has no members: ask what object it is")
-        page = _Page(group, path.strip("/"), contains.casefold(), limit, work)
-        told = page.read(after)
-        if after is None and not contains and told["after"] is None:
-            told["total"] = len(told["members"])
-        return told
-    assert isinstance(served, ServedCluster)  # noqa: S101 - there are these two
-    return _of_cluster(served, path.strip("/"), after, limit, contains.casefold())
+    if not 1 <= asked.limit <= MOST:
+        raise ArgumentError(f"limit {asked.limit} is none: give one of 1 to {MOST}")
+    if isinstance(served, ServedCluster):
+        return _of_cluster(served, asked)
+    group = served.found(asked.path)
+    if not isinstance(group, engram.Group):
+        raise _no_group(asked.path)
+    told = _Page(group, asked, work).read()
+    if asked.after is None and not asked.contains and told["after"] is None:
+        told["total"] = len(told["members"])
+    return told
+
+
+def _no_group(path: str) -> ArgumentError:
+    return ArgumentError(f"{path!r} is no group, and has no members: ask what object it is")
 
 
 class _Page:
     """A page of a group of a pool."""
 
-    def __init__(
-        self, group: engram.Group, path: str, contains: str, limit: int, work: Work
-    ) -> None:
+    def __init__(self, group: engram.Group, asked: Asked, work: Work) -> None:
         self._namespace, self._gid = group._namespace, group._id
-        self._path, self._contains, self._limit, self._work = path, contains, limit, work
+        self._path, self._after, self._limit, self._contains = asked
+        self._work = work
 
-    def read(self, after: str | None) -> dict[str, Any]:
-        """Return the members after a name, and after which name to go on."""
+    def read(self) -> dict[str, Any]:
+        """Return the members, and after which name to go on."""
+        after = self._after
         found: list[dict[str, Any]] = []
         until = time.monotonic() + _LOOK_S
         while True:
@@ -136,26 +136,25 @@ def blob_kind(namespace: _engram.Namespace, oid: int) -> str:
     return "link" if kind == "symlink" else "blob" if kind == "file" else "file"
 
 
-def _of_cluster(
-    served: ServedCluster, path: str, after: str | None, limit: int, contains: str
-) -> dict[str, Any]:
+def _of_cluster(served: ServedCluster, asked: Asked) -> dict[str, Any]:
     from engram.cluster.listing import is_group  # noqa: PLC0415 - a pool needs none of it
 
+    path, after, limit, contains = asked
     group = served.found(path)
     if not is_group(group):
-        raise ArgumentError(f"{path!r} is no group, and has no members: ask what object it is")
+        raise _no_group(path)
     names = (
         (name, thing)
         for name, thing in group.listed()
         if (after is None or name.encode() > after.encode()) and contains in name.casefold()
     )
     page = list(islice(names, limit + 1))
-    members = [_member(path, name, thing, is_group(thing)) for name, thing in page[:limit]]
+    members = [_member(path, name, thing, is_group=is_group(thing)) for name, thing in page[:limit]]
     last = page[limit - 1][0] if len(page) > limit else None
     return {"path": path, "members": members, "after": last}
 
 
-def _member(path: str, name: str, thing: Any, is_group: bool) -> dict[str, Any]:
+def _member(path: str, name: str, thing: Any, *, is_group: bool) -> dict[str, Any]:
     told: dict[str, Any] = {"name": name, "path": f"{path}/{name}" if path else name}
     if is_group:
         return told | {"kind": "group"}

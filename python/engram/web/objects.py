@@ -225,10 +225,10 @@ def _coordinate_facts(served: Served, array: Any) -> dict[str, Any]:
     raw = source.raw((slice(0, size, step),))
     ends = np.concatenate([raw[:1], source.raw((slice(size - 1, size),))])
     first, last = shown(source, ends)
-    return told | {"first": first, "last": last, "regular": _is_regular(source, raw)}
+    return told | {"first": first, "last": last, "regular": _is_regular(raw)}
 
 
-def _is_regular(source: Source, raw: NDArray[Any]) -> bool:
+def _is_regular(raw: NDArray[Any]) -> bool:
     """Whether the places that were looked at lie at equal distances."""
     values = raw.astype("i8").astype("f8") if raw.dtype.kind == "M" else raw.astype("f8")
     if len(values) < _PLANE:

@@ -37,26 +37,26 @@ def index(served: Served) -> dict[str, Any]:
     figures = pool_of(served, "the index").root.index_stats()
     counts: Counter[str] = Counter()
     kinds: dict[str, str] = {}
-    groups = []
     for each in figures.groups:
         counts.update(each.keys)
         kinds |= dict.fromkeys(each.keys, each.kind)
-    for each in figures.groups[:_GROUPS]:
-        groups.append(
-            {
-                "gid": f"{each.family}.{each.group}",
-                "path": each.tag,
-                "kind": each.kind,
-                "keys": list(each.keys)[:_KEYS],
-                "frequencies": dict(islice(each.keys.items(), _KEYS)),
-                "sf": each.sf,
-                "objects": each.objects,
-                "segments": each.blocks,
-                "bytes": each.nbytes,
-                "splits": len(each.bounds),
-                "bounds": list(each.bounds),
-            }
-        )
+    keys_of = [(each, list(each.keys)[:_KEYS]) for each in figures.groups[:_GROUPS]]
+    groups = [
+        {
+            "gid": f"{each.family}.{each.group}",
+            "path": each.tag,
+            "kind": each.kind,
+            "keys": names,
+            "frequencies": {name: each.keys[name] for name in names},
+            "sf": each.sf,
+            "objects": each.objects,
+            "segments": each.blocks,
+            "bytes": each.nbytes,
+            "splits": len(each.bounds),
+            "bounds": list(each.bounds),
+        }
+        for each, names in keys_of
+    ]
     keys = [
         {"key": key, "objects": count, "kind": kinds[key]}
         for key, count in counts.most_common(_KEYS)
@@ -143,9 +143,14 @@ def files(served: Served) -> dict[str, Any]:
 
 
 def stages(served: Served) -> dict[str, Any]:
-    """Return the stages of a pool."""
+    """Return the stages of a pool.
+
+    Their log is looked at by what writes it, which a pool that is open for reading refuses: so the
+    pool is opened for a moment, as `engram stage status` does.
+    """
     pool = pool_of(served, "a list of stages")
-    found = stage.stages(pool.root, namespace=pool.root.name)
+    place = pool.root if pool.pool.mode == "r+" else pool.place
+    found = stage.stages(place, namespace=pool.root.name)
     return {
         "stages": [
             {

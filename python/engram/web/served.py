@@ -53,11 +53,12 @@ class Served:
         }
         try:
             self.check()
-            return about | self._figures()
+            return about | self.figures()
         except EngramError as error:
             return about | {"error": str(error)}
 
-    def _figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
+        """Return its figures: size and used, in bytes, and how many objects it has."""
         raise NotImplementedError
 
     def found(self, path: str) -> Any:
@@ -84,7 +85,6 @@ class ServedPool(Served):
                 self.root = self.pool.namespaces[namespace]
                 self.label = f"{self.label}:{namespace}"
             self._sign = _sign_of(Path(path))
-            len(self.pool.uuid)
             self.root.space  # noqa: B018 - another's is refused now, not at the first click
         except BaseException:
             self.pool.close()
@@ -101,6 +101,7 @@ class ServedPool(Served):
         self._gone = self._gone or message
 
     def check(self) -> None:
+        """Refuse a pool whose files were removed, or have others in their place."""
         if not self._gone and _sign_of(Path(self.place)) != self._sign:
             self.lose(
                 f"the files of {self.place} were removed while it was served: make the pool "
@@ -109,7 +110,8 @@ class ServedPool(Served):
         if self._gone:
             raise PoolGoneError(self._gone)
 
-    def _figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
+        """Return its figures, and what it is."""
         space, index = self.root.space, self.root.index_stats()
         live = index.sealed - index.dead + index.tail + index.queued + index.unindexed
         return {
@@ -123,11 +125,13 @@ class ServedPool(Served):
         }
 
     def found(self, path: str) -> Any:
+        """Give what lies at a path of the namespace."""
         self.check()
         name = path.strip("/")
         return self.root[name] if name else self.root
 
     def close(self) -> None:
+        """Close the pool."""
         with contextlib.suppress(EngramError):
             self.pool.close()
 
@@ -144,7 +148,8 @@ class ServedCluster(Served):
         self.below = url.path
         super().__init__(number, url.name, str(url))
 
-    def _figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
+        """Return its figures: those of all nodes that answer."""
         size = used = 0
         members = self.cluster.members
         for each in members:
@@ -156,6 +161,7 @@ class ServedCluster(Served):
         return told | {"uuid": self.cluster.name, "epoch": self.cluster.epoch}
 
     def found(self, path: str) -> Any:
+        """Give what lies at a path below what is served."""
         from engram.cluster.listing import found_at  # noqa: PLC0415 - as above
 
         return found_at(self.cluster, "/".join(filter(None, (self.below, path.strip("/")))))
@@ -165,6 +171,7 @@ class ServedCluster(Served):
         return path.removeprefix(f"{self.below}/") if self.below else path
 
     def close(self) -> None:
+        """Close the cluster."""
         with contextlib.suppress(EngramError):
             self.cluster.close()
 

@@ -180,7 +180,7 @@ class _Made:
             )
             shelf = served.Shelf(places, namespace=namespace, write=write)
             undone.callback(shelf.close)
-            site = app.Site(shelf, access)
+            site = app.Site(shelf, access, app.PAGE)
             undone.callback(site.close)
             self._server = _server(site, certificate, key)
             self.url = guard.address_of(access, _shown(host))

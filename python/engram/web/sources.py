@@ -119,7 +119,8 @@ class Source:
 def _stored(raw: NDArray[Any]) -> NDArray[Any]:
     """Return stored values of any kind as numbers."""
     if raw.dtype.kind == "c":
-        return np.abs(raw)
+        size: NDArray[Any] = np.abs(raw)
+        return size
     if raw.dtype.kind in "mM":
         values: NDArray[Any] = raw.astype("i8").astype("f8")
         values[np.isnat(raw)] = np.nan

@@ -114,7 +114,7 @@ def _of_table(table_: engram.Table, index: str | None) -> dict[str, Any]:
 
 def texts(source: Source, raw: NDArray[Any]) -> Any:
     """Return stored values as text, nested as they lie: times as ISO 8601, missing ones ""."""
-    if source.dtype.kind in "M" or (source.encoding.times is not None and source.is_days):
+    if source.dtype.kind == "M" or (source.encoding.times is not None and source.is_days):
         times = (
             conventions.times(source.array, raw) if isinstance(source.array, engram.Array) else None
         )

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _EXACT = 1 << 53
 """Whole numbers up to here are exact as a browser has them."""
 _ITEMS = 64
+_ITEM = 8
 _BYTES = 256
 _CHARACTERS = 1 << 14
 _ATTRIBUTES = 1000
@@ -46,26 +47,11 @@ def number(value: float) -> Any:
 
 def plain(value: Any) -> Any:
     """Return a value of an attribute, or an item of an array, as JSON has it: cut if it is long."""
-    if value is None or isinstance(value, bool | np.bool_):
-        return None if value is None else bool(value)
     if isinstance(value, np.generic) and value.dtype.kind in "iuf":
-        value = value.item() if value.dtype.itemsize <= 8 else float(value)  # noqa: PLR2004
-    if isinstance(value, int | float):
-        return number(value)
-    if isinstance(value, str):
-        return _text(str(value))
-    if isinstance(value, bytes | bytearray | memoryview | np.void):
-        return _bytes(bytes(value))
-    if isinstance(value, complex | np.complexfloating):
-        return {"complex": [number(float(value.real)), number(float(value.imag))]}
-    if isinstance(value, np.datetime64 | np.timedelta64):
-        return str(value)
-    if isinstance(value, np.ndarray):
-        return _array(value)
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value[:_ITEMS]]
-    if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in list(value.items())[:_ITEMS]}
+        value = value.item() if value.dtype.itemsize <= _ITEM else float(value)
+    for kinds, write in _WRITERS:
+        if isinstance(value, kinds):
+            return write(value)
     return _text(str(value))
 
 
@@ -109,3 +95,24 @@ def _nested(value: np.ndarray[Any, Any]) -> list[Any]:
 def dtype_text(dtype: np.dtype[Any]) -> str:
     """Return a dtype as people write it: float32, >i4, string."""
     return "string" if dtype.kind == "T" else str(dtype)
+
+
+_WRITERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (type(None), lambda _: None),
+    (bool | np.bool_, bool),
+    (int | float, number),
+    (str, lambda value: _text(str(value))),
+    (bytes | bytearray | memoryview | np.void, lambda value: _bytes(bytes(value))),
+    (
+        complex | np.complexfloating,
+        lambda value: {"complex": [number(float(value.real)), number(float(value.imag))]},
+    ),
+    (np.datetime64 | np.timedelta64, str),
+    (np.ndarray, _array),
+    (list | tuple, lambda value: [plain(each) for each in value[:_ITEMS]]),
+    (
+        dict,
+        lambda value: {str(key): plain(each) for key, each in list(value.items())[:_ITEMS]},
+    ),
+)
+"""How values of each kind are written: the first that fits."""
