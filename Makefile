@@ -1,5 +1,5 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
-# bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster evaluate hot
+# bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster evaluate hot
 # versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install
 # lint layers supply msrv aarch64 fmt clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
@@ -24,7 +24,7 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
-	bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster evaluate hot \
+	bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster evaluate hot \
 	versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install \
 	lint layers supply msrv aarch64 fmt clean
 
@@ -76,6 +76,9 @@ POSIX := bench/results/posix.json docs/images/files-ecdf.png
 bench-posix: $(BIN)/.built ## Files by Fs and a mount, beside tmpfs and a null FUSE (15 minutes; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.files $(ARGS))
 	@case "$(ARGS)" in "") $(BIN)/python -m bench.files.ecdf $(POSIX);; esac
+
+bench-web: $(BIN)/.built ## The web page: large groups, images, updates, writers (3; 1)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.web $(ARGS))
 
 bench-stage: $(BIN)/.built ## Stages beside cp, rsync and the paper's Table 3 (15 minutes; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.stage $(ARGS))

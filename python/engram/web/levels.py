@@ -204,24 +204,37 @@ def histogram(source: Source, pick: Pick, bins: int, work: Work) -> dict[str, An
     source.check_numbers()
     ranges, is_sampled = _thinned(source, pick)
     found: list[NDArray[Any]] = []
-    nan = 0
+    nan = count = 0
+    mean = square = 0.0
     for key in _keys(source, pick, ranges):
         work.go_on()
         tile = source.numbers(key).reshape(-1)
         known = tile[np.isfinite(tile)]  # a copy
         nan += tile.size - known.size
-        found.append(known)
-    values = np.concatenate(found) if found else np.empty(0)
-    told: dict[str, Any] = {"nan": nan, "count": nan + values.size, "sampled": is_sampled}
-    if not values.size:
+        if known.size:
+            found.append(known)
+            here, spread = _moments(known)
+            total = count + known.size
+            apart = here - mean
+            square += spread + apart * apart * count * known.size / total
+            mean += (here - mean) * known.size / total
+            count = total
+    told: dict[str, Any] = {"nan": nan, "count": nan + count, "sampled": is_sampled}
+    if not found:
         return told | dict.fromkeys(("mean", "std", "min", "max")) | {"edges": [], "counts": []}
-    low, high = float(values.min()), float(values.max())
+    low = float(min(each.min() for each in found))
+    high = float(max(each.max() for each in found))
     edges = _edges(low, high, bins)
-    counts, _ = np.histogram(values, edges)
+    counts = sum(np.histogram(each, edges)[0] for each in found)
+    told |= {"mean": mean, "std": math.sqrt(square / count), "min": low, "max": high}
+    return told | {"edges": edges.tolist(), "counts": np.asarray(counts).tolist()}
+
+
+def _moments(values: NDArray[Any]) -> tuple[float, float]:
+    """Return the mean of values, and the sum of the squares of what they differ from it."""
     with np.errstate(over="ignore", invalid="ignore"):
-        figures = {"mean": values.mean(dtype="f8"), "std": values.std(dtype="f8")}
-    told |= {name: float(value) for name, value in figures.items()} | {"min": low, "max": high}
-    return told | {"edges": edges.tolist(), "counts": counts.tolist()}
+        mean = float(values.mean(dtype="f8"))
+        return mean, float(np.square(values - mean, dtype="f8").sum())
 
 
 def _edges(low: float, high: float, bins: int) -> NDArray[Any]:
