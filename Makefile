@@ -1,6 +1,6 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
-# bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster evaluate hot
-# versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install
+# bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster evaluate
+# hot versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install
 # lint layers supply msrv aarch64 fmt clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -24,9 +24,9 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
-	bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster evaluate hot \
-	versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install \
-	lint layers supply msrv aarch64 fmt clean
+	bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster evaluate \
+	hot versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz \
+	install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22

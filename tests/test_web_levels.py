@@ -83,7 +83,8 @@ def test_cells_are_those_of_numpy(
     along = values[1, :, -1].astype("f8")[np.newaxis]
     bins = min(most[0], shape[1])
     found = levels.line(Source(array), line, most[0], Work())
-    for row, figure in enumerate((np.nanmin, np.nanmean, np.nanmax)):
+    figures: tuple[Any, ...] = (np.nanmin, np.nanmean, np.nanmax)
+    for row, figure in enumerate(figures):
         expected = cells_of(along, (1, bins), figure)[0]
         np.testing.assert_allclose(found.values[row], expected, rtol=2e-5, atol=2e-5)
 

@@ -155,7 +155,7 @@ class Hub:
         return not self._is_closed and any(number in each.numbers for each in list(self._clients))
 
     def _watch(self, number: str) -> None:
-        """See to it that somebody watches a pool, and has begun to; one that is gone nobody does."""
+        """See to it that a thread watches a pool that is there, and has begun to."""
         if getattr(self._served[number], "is_gone", ""):
             return
         with self._lock:

@@ -172,7 +172,7 @@ def difference(
         first = one.numbers(key).reshape(shape).astype("f8")
         second = other.numbers(key).reshape(shape).astype("f8")
         with np.errstate(invalid="ignore"):
-            found = second - first
+            found: NDArray[Any] = second - first
         same = (first == second) | (np.isnan(first) & np.isnan(second))
         known = np.abs(found[np.isfinite(found)])
         stats["equal"] += int(same.sum())

@@ -8,6 +8,7 @@ is asked of it from then on is refused with `PoolGoneError`. The others go on.
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from engram.pool import Pool
 
 
-class Served:
+class Served(ABC):
     """A pool, or a cluster: `kind` says which."""
 
     kind: str
@@ -57,17 +58,17 @@ class Served:
         except EngramError as error:
             return about | {"error": str(error)}
 
+    @abstractmethod
     def figures(self) -> dict[str, Any]:
         """Return its figures: size and used, in bytes, and how many objects it has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def found(self, path: str) -> Any:
         """Give what lies at a path; the empty path is the root."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """Close it."""
-        raise NotImplementedError
 
 
 class ServedPool(Served):

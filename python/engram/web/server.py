@@ -1,7 +1,8 @@
 """The server: its address, its certificate, its end.
 
-**Invariant.** Nothing is answered before all of it is known to be in order: the libraries, the page,
-the address with what it asks for, each pool. What is not is one error, and nothing is left open.
+**Invariant.** Nothing is answered before all of it is known to be in order: the libraries, the
+page, the address with what it asks for, each pool. What is not is one error, and nothing is left
+open.
 """
 
 from __future__ import annotations
