@@ -156,7 +156,7 @@ class Hub:
 
     def _watch(self, number: str) -> None:
         """See to it that a thread watches a pool that is there, and has begun to."""
-        if getattr(self._served[number], "is_gone", ""):
+        if self._served[number].is_gone:
             return
         with self._lock:
             begun = self._watched.get(number)
@@ -199,7 +199,7 @@ class Hub:
             begun.set()
             with self._lock:
                 self._watched.pop(served.number, None)
-            if self._is_heard(served.number) and not getattr(served, "is_gone", ""):
+            if self._is_heard(served.number) and not served.is_gone:
                 # By a page that has found this thread at its end, or after a failure.
                 time.sleep(rest)
                 self._watch(served.number)

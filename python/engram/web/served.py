@@ -34,6 +34,11 @@ class Served(ABC):
     def __init__(self, number: str, label: str, place: str) -> None:
         self.number, self.label, self.place = number, label, place
 
+    @property
+    def is_gone(self) -> str:
+        """Why it is gone; "" if it is there."""
+        return ""
+
     def check(self) -> None:
         """Refuse what is gone.
 
@@ -43,6 +48,8 @@ class Served(ABC):
             If it is.
 
         """
+        if self.is_gone:
+            raise PoolGoneError(self.is_gone)
 
     def told(self) -> dict[str, Any]:
         """Return what the page's first answer says of it."""
@@ -108,8 +115,7 @@ class ServedPool(Served):
                 f"the files of {self.place} were removed while it was served: make the pool "
                 "anew, then start `engram serve` again; `engram doctor` says what removes files"
             )
-        if self._gone:
-            raise PoolGoneError(self._gone)
+        super().check()
 
     def figures(self) -> dict[str, Any]:
         """Return its figures, and what it is."""
