@@ -1,8 +1,8 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
-# bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster bench-start
-# evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate model miri
-# fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 fmt clean help. Each sets
-# up what it needs.
+# bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster
+# bench-start evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate
+# model miri fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 fmt web web-lint
+# web-test clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -25,9 +25,10 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
-	bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster bench-start \
-	evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate model \
-	miri fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 fmt clean
+	bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster \
+	bench-start evaluate hot versus crash power stage-crash corrupt cluster cluster-faults \
+	simulate model miri fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 \
+	fmt web web-lint web-test clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -35,7 +36,7 @@ help: ## What can be made
 demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (a minute)
 	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
 
-TESTED := $(BIN)/.built $(BIN)/.cluster $(BIN)/.library $(BIN)/.native
+TESTED := $(BIN)/.built $(BIN)/.cluster $(BIN)/.library $(BIN)/.native $(BIN)/.page
 test: $(TESTED) ## All tests: the engine's, then the package's (40 minutes)
 	@$(MAKE) --silent test-engine
 	@$(MAKE) --silent test-package
@@ -77,6 +78,9 @@ POSIX := bench/results/posix.json docs/images/files-ecdf.png
 bench-posix: $(BIN)/.built ## Files by Fs and a mount, beside tmpfs and a null FUSE (15 minutes; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.files $(ARGS))
 	@case "$(ARGS)" in "") $(BIN)/python -m bench.files.ecdf $(POSIX);; esac
+
+bench-web: $(BIN)/.built ## The web page: large groups, images, updates, writers (3; 1)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.web $(ARGS))
 
 bench-stage: $(BIN)/.built ## Stages beside cp, rsync and the paper's Table 3 (15 minutes; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.stage $(ARGS))
@@ -228,10 +232,21 @@ fmt: $(BIN)/.installed ## Format everything, and write the C header anew
 	$(call step,Writing the C header,$(HEADER))
 	$(call step,Formatting,cargo fmt --all && $(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .)
 
+web: web/node_modules/.package-lock.json ## The page of engram serve, by Node 20 or newer (a minute)
+	@$(MAKE) --silent web-lint
+	$(call step,Building the page,cd web && npm run --silent build)
+
+web-lint: web/node_modules/.package-lock.json ## Format, lints and types of the page
+	$(call step,Checking the page,cd web && npm run --silent lint)
+
+web-test: $(BIN)/.built $(BIN)/.native web ## All tests of the page, in a browser (minutes)
+	$(call step,Testing the page,$(BIN)/python -m pytest -q $(or $(ARGS),tests/web/test_page.py \
+		tests/web/whole.py))
+
 clean: ## Remove what the other verbs made, the demo's pool too
 	-@test ! -x $(BIN)/python || $(BIN)/python -m engram.demo --remove --out demo-out
 	rm -rf fuzz/target fuzz/tools fuzz/corpus fuzz/artifacts
-	rm -rf python/engram/_native
+	rm -rf python/engram/_native python/engram/web/page web/node_modules
 	rm -rf .venv target demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/.installed:
@@ -259,6 +274,17 @@ PRELOAD = $(call step,Building the library to preload,cargo build --quiet --rele
 	-p engram-preload && install -D -m 755 \
 	$(or $(CARGO_TARGET_DIR),target)/release/libengram_preload.so \
 	python/engram/_native/libengram_preload.so)
+
+web/node_modules/.package-lock.json: web/package.json web/package-lock.json web/.npmrc
+	@command -v npm >/dev/null || { echo "npm is missing: install Node 20 or newer"; exit 1; }
+	$(call step,Installing what the page is made of,cd web && npm ci --ignore-scripts --silent)
+	@touch $@
+
+# Tests of the page are skipped without it.
+$(BIN)/.page: $(BIN)/.installed $(wildcard web/*.json web/*.mjs web/src/*)
+	@if command -v npm >/dev/null; then $(MAKE) --silent web; \
+	else echo "==> The page is left out: npm is missing, which comes with Node 20 or newer"; fi
+	@touch $@
 
 .public-api:
 	$(call step,Comparing the public API,$(PYTHON) scripts/public_api.py)

@@ -1,4 +1,4 @@
-"""What tests of the C library, of mounts and of clusters need of the machine, and how they use it.
+"""What tests of C, of mounts, of clusters and of the page need of the machine; how they use it.
 
 Run as a program, it installs what is missing, where apt and root can. What is still missing then
 has its tests skipped, with the reason.
@@ -39,6 +39,7 @@ PACKAGES = {
     "tc": "iproute2",
     "etcd": "etcd-server",
     "etcdctl": "etcd-client",
+    "chromium": "chromium",
 }
 """Programs, and the packages of Debian that have them."""
 SERVICES = {"etcd-server": "etcd"}
@@ -161,5 +162,5 @@ if __name__ == "__main__":
     reason = install()
     if reason:
         sys.stderr.write(
-            f"    some tests of the C library, mounts and clusters will be skipped: {reason}\n"
+            f"    some tests of C, mounts, clusters and the page will be skipped: {reason}\n"
         )

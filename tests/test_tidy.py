@@ -68,7 +68,7 @@ ON_MEDIA = {
 }
 # Parts of the package that use it as users do: nothing that the root imports leads to them.
 PACKAGE = "python/engram"
-USERS = tuple(f"{PACKAGE}/{part}/" for part in ("cli", "compat", "conventions", "demo"))
+USERS = tuple(f"{PACKAGE}/{part}/" for part in ("cli", "compat", "conventions", "demo", "web"))
 DOCS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
 OTHER_SUFFIXES = (".c", ".h", ".hpp", ".cpp", ".f90", ".cmake")
 CODE_SUFFIXES = {".rs", ".py", ".pyi", *OTHER_SUFFIXES}

@@ -266,16 +266,31 @@ class _Served(NamedTuple):
 def _served_at(place: Path) -> _Served | None:
     """Give what is mounted at a place, by the kernel's list: a dead mount answers nothing."""
     # Of a mount that is dead, the place itself cannot be looked at.
-    real = str(place.parent.resolve() / place.name)
-    found = None
+    here = {str(place), str(place.parent.resolve() / place.name)}
+    return next((each for each in reversed(_all_served()) if each.place in here), None)
+
+
+def mounts_of(pool: "str | os.PathLike[str]") -> list[Mount]:
+    """Give the living mounts of a pool, whoever serves them."""
+    path = str(absolute(pool))
+    return [
+        Mount(Path(each.place), each.pid)
+        for each in _all_served()
+        if each.pool == path and _serves(each.pid)
+    ]
+
+
+def _all_served() -> list[_Served]:
+    """Give all mounts of the kernel's list, in its order."""
+    found = []
     with Path("/proc/self/mountinfo").open(encoding="utf-8", errors="surrogateescape") as mounts:
         for line in mounts:
             before, _, after = line.rstrip("\n").partition(" - ")
             words, (kind, source) = before.split(" "), after.split(" ")[:2]
-            ours = kind.startswith("fuse") and source.startswith(_SOURCE)
-            if ours and _plain(words[4]) in {str(place), real}:
+            if kind.startswith("fuse") and source.startswith(_SOURCE):
                 pool, _, pid = _plain(source).removeprefix(_SOURCE).rpartition("@")
-                found = _Served(_plain(words[4]), int(pid) if pid.isdigit() else 0, pool)
+                number = int(pid) if pid.isdigit() else 0
+                found.append(_Served(_plain(words[4]), number, pool))
     return found
 
 

@@ -64,6 +64,22 @@ def arrow_of(
     return pa.Table.from_arrays(arrays, names=list(found))
 
 
+def lists_of(
+    namespace: _engram.Namespace, oids: "Oids", columns: Sequence[str] | None
+) -> dict[str, list[Any]]:
+    """Give the fields of the objects as lists, None where one is missing.
+
+    The columns are those of `QueryResult.to_pandas`; objects that are gone are left out.
+    """
+    return {
+        name: [
+            None if is_missing else value
+            for value, is_missing in zip(column.values, column.missing.tolist(), strict=True)
+        ]
+        for name, column in _columns(namespace, oids, columns).items()
+    }
+
+
 def _library(name: str) -> Any:
     """Import a library that makes tables."""
     try:

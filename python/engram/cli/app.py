@@ -219,6 +219,7 @@ SECTIONS = {
             "processes."
         ),
         "plot": "Draw an array: a line, an image, or a map where it has latitudes and longitudes.",
+        "serve": "Show pools and clusters in a browser, until Ctrl-C.",
     },
     "Values in and out": {
         "put": "Store an array from a NumPy file, or any bytes as a blob.",

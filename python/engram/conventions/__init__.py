@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import engram
+from engram.array import Array
 from engram.decoded import encoding_for_show, numbers
+from engram.errors import ArgumentError, EngramError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
+
+    from engram.group import Group
 
 _NUMBERS = "biufc"
 _DEGREES_EAST = {"degrees_east", "degree_east", "degree_e", "degrees_e", "degreee", "degreese"}
@@ -38,7 +41,7 @@ class Role(enum.Enum):
     other = ""
 
 
-def text(array: engram.Array, name: str) -> str:
+def text(array: Array, name: str) -> str:
     """Return an attribute that is a text; "" if there is none."""
     value = array.attrs.get(name)
     if isinstance(value, bytes):
@@ -46,18 +49,18 @@ def text(array: engram.Array, name: str) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def title(array: engram.Array) -> str:
+def title(array: Array) -> str:
     """Return what an array is called."""
     return text(array, "long_name") or text(array, "standard_name") or array.name
 
 
-def label(array: engram.Array) -> str:
+def label(array: Array) -> str:
     """Return what an array is called, with its units."""
     units = text(array, "units")
     return f"{title(array)} [{units}]" if units not in {"", "1"} else title(array)
 
 
-def role(array: engram.Array) -> Role:
+def role(array: Array) -> Role:
     """Return what an array measures, if it is a coordinate."""
     units, standard = text(array, "units").lower(), text(array, "standard_name")
     name = array.name.lower()
@@ -83,12 +86,12 @@ _LONGITUDE = {"lon", "longitude"}
 _LATITUDE = {"lat", "latitude"}
 
 
-def points_down(array: engram.Array) -> bool:
+def points_down(array: Array) -> bool:
     """Whether larger values of a coordinate lie lower, as depths and pressures do."""
     return text(array, "positive").lower() == "down" or text(array, "units").lower() in _PRESSURE
 
 
-def coordinate(array: engram.Array, dim: str) -> engram.Array | None:
+def coordinate(array: Array, dim: str) -> Array | None:
     """Return the variable that gives a dimension's places.
 
     It is of the dimension's name, beside the array or above; else the time that the array's
@@ -97,7 +100,7 @@ def coordinate(array: engram.Array, dim: str) -> engram.Array | None:
     size = dict(zip(array.dims or (), array.shape, strict=False)).get(dim)
     for group in _above(array):
         found = group.get(dim) if dim and "/" not in dim else None
-        if isinstance(found, engram.Array) and found.shape == (size,):
+        if isinstance(found, Array) and found.shape == (size,):
             if found.dims in (None, (dim,)) and found.dtype.kind in "biufM":
                 return None if found == array else found
             break
@@ -105,21 +108,21 @@ def coordinate(array: engram.Array, dim: str) -> engram.Array | None:
     return next((each for each in timely if role(each) is Role.time), None)
 
 
-def auxiliaries(array: engram.Array) -> list[engram.Array]:
+def auxiliaries(array: Array) -> list[Array]:
     """Return the variables that its `coordinates` attribute names, beside it or above."""
     found = []
     for name in text(array, "coordinates").split():
         for group in _above(array):
             member = None
-            with contextlib.suppress(engram.EngramError):
+            with contextlib.suppress(EngramError):
                 member = group.get(name)
-            if isinstance(member, engram.Array):
+            if isinstance(member, Array):
                 found.append(member)
                 break
     return found
 
 
-def _above(array: engram.Array) -> Iterator[engram.Group]:
+def _above(array: Array) -> Iterator[Group]:
     """Yield the group that an array is in, and those above it."""
     group = array.parent
     yield group
@@ -133,7 +136,7 @@ def is_number(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in _NUMBERS
 
 
-def decoded(array: engram.Array, raw: NDArray[Any]) -> NDArray[Any]:
+def decoded(array: Array, raw: NDArray[Any]) -> NDArray[Any]:
     """Return values of an array as numbers that are meant: missing ones NaN, packed ones unpacked.
 
     `raw` are some of its values, of any shape. What comes is float64, complex as complex128.
@@ -147,7 +150,7 @@ def is_packed(attrs: Mapping[str, Any]) -> bool:
     return any(len(numbers(attrs.get(name))) == 1 for name in ("scale_factor", "add_offset"))
 
 
-def days(array: engram.Array) -> tuple[float, float] | None:
+def days(array: Array) -> tuple[float, float] | None:
     """Return what makes days since 1970 of values that are times: the offset, and the factor.
 
     None if they are no times, or their calendar is not the one of matplotlib and of `datetime`.
@@ -156,7 +159,7 @@ def days(array: engram.Array) -> tuple[float, float] | None:
     return None if units is None else units.days
 
 
-def times(array: engram.Array, raw: NDArray[Any]) -> list[Any] | None:
+def times(array: Array, raw: NDArray[Any]) -> list[Any] | None:
     """Return values of an array as times: datetimes, or cftime's where the calendar has others.
 
     None if they are no times, or the times of its calendar cannot be told.
@@ -168,7 +171,7 @@ def times(array: engram.Array, raw: NDArray[Any]) -> list[Any] | None:
             return None
         try:
             found = encoding.decode(raw)
-        except engram.ArgumentError:
+        except ArgumentError:
             return None
     told = found.astype("M8[us]") if found.dtype.kind == "M" else found
     whens: list[Any] = told.ravel().tolist()

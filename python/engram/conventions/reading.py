@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    import engram
+    from engram.array import Array
 
 _PIECE = 1 << 20
 _DAY = np.timedelta64(1, "D")
@@ -30,7 +30,7 @@ _NOISE = 16
 class Reading:
     """How values of an array become numbers: float64, missing ones NaN."""
 
-    def __init__(self, array: engram.Array) -> None:
+    def __init__(self, array: Array) -> None:
         self._array = array
         self._days = None if array.dtype.kind in "mM" else conventions.days(array)
         self.magnitude = array.dtype.kind == "c"

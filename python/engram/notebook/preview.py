@@ -240,12 +240,10 @@ def _line(scaled: _Sample, places: NDArray[Any], alt: str) -> str:
 
 def _heat(scaled: _Sample, shape: list[int], alt: str) -> str:
     """Draw a plane as a PNG of one pixel for each value, enlarged to the plane's proportions."""
-    there = np.isfinite(scaled)
-    places = np.where(there, np.rint(np.where(there, scaled, 0.0) * 254), 255).astype(np.uint8)
     rows, columns = shape
     width = min(_WIDTH, max(columns * 10, 60))
     height = min(max(width * rows // columns, 24), _TALLEST)
-    data = base64.b64encode(_png(places)).decode("ascii")
+    data = base64.b64encode(picture_of(scaled)).decode("ascii")
     return (
         f"<img alt='{text(alt)}' width='{width}' height='{height}' "
         f"src='data:image/png;base64,{data}'>"
@@ -259,6 +257,13 @@ def _scale(low: str, high: str) -> str:
         f"<div class='engram-scale'><div style='background:linear-gradient(to top, {colours})'>"
         f"</div><span>{text(high)}</span><span>{text(low)}</span></div>"
     )
+
+
+def picture_of(scaled: _Sample) -> bytes:
+    """Draw values of 0 to 1 as a PNG file, a pixel for each; what is not finite is transparent."""
+    there = np.isfinite(scaled)
+    places = np.where(there, np.rint(np.where(there, scaled, 0.0) * 254), 255).astype(np.uint8)
+    return _png(places)
 
 
 def _png(places: NDArray[np.uint8]) -> bytes:

@@ -1,0 +1,209 @@
+"""The application: which address is answered by what.
+
+Each answer below `api/p/ID/` is made by one function of what is served and of what was asked, in a
+thread of the crew. It gives plain values, which become JSON, or a response of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+import engram
+from engram import telemetry
+from engram.errors import ArgumentError, EngramError
+from engram.web import answers, refusal, wire
+from engram.web.answers import Ask
+from engram.web.events import Hub
+from engram.web.guard import BODY_MOST, Guard, refused
+from engram.web.working import Crew
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from engram.web.guard import Access
+    from engram.web.served import Shelf
+
+PAGE = Path(__file__).parent / "page"
+"""Where `make web` puts the page."""
+_BODY_S = 10.0
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".json": "application/json",
+    ".woff2": "font/woff2",
+    ".ico": "image/x-icon",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+_log = telemetry.Log("engram.web")
+
+
+class Site:
+    """All that is answered.
+
+    Parameters
+    ----------
+    shelf
+        What is served.
+    access
+        What the server is called, and what opens it.
+    page
+        The folder of the page.
+
+    """
+
+    def __init__(self, shelf: Shelf, access: Access, page: Path) -> None:
+        self._shelf, self._page = shelf, page
+        self._crew = Crew()
+        self.hub = Hub(shelf)
+        routes = [
+            Route("/", self._index),
+            Route("/assets/{path:path}", self._asset),
+            Route("/api/pools", self._pools),
+            Route("/api/p/{number}/{what}", self._get, methods=["GET"]),
+            Route("/api/p/{number}/{what}", self._post, methods=["POST"]),
+            Route("/events", self._events),
+            Route("/{path:path}", self._nothing),
+        ]
+        self.app: ASGIApp = Guard(Starlette(routes=routes), access)
+
+    def close(self) -> None:
+        """End all streams and the threads."""
+        self.hub.close()
+        self._crew.close()
+
+    async def _index(self, request: Request) -> Response:
+        del request
+        return self._file(self._page, "index.html")
+
+    async def _asset(self, request: Request) -> Response:
+        return self._file(self._page / "assets", request.path_params["path"])
+
+    def _file(self, within: Path, name: str) -> Response:
+        """Give a file of the page; no name leads out of its folder."""
+        folder = within.resolve()
+        path = (folder / name.lstrip("/")).resolve()
+        kind = _TYPES.get(path.suffix)
+        if kind is None or not path.is_relative_to(folder) or not path.is_file():
+            return refused(404, "NotFoundError", "there is no such file of the page")
+        return FileResponse(path, media_type=kind)
+
+    async def _nothing(self, request: Request) -> Response:
+        del request
+        return refused(404, "NotFoundError", "there is nothing at this address")
+
+    async def _pools(self, request: Request) -> Response:
+        def tell(_: Any) -> dict[str, Any]:
+            pools = [each.told() for each in self._shelf]
+            return {"version": engram.__version__, "write": self._shelf.write, "pools": pools}
+
+        return await self._done(request, tell)
+
+    async def _get(self, request: Request) -> Response:
+        return await self._answered(request, answers.READS, {})
+
+    async def _post(self, request: Request) -> Response:
+        try:
+            body = await asyncio.wait_for(_body(request), _BODY_S)
+        except TimeoutError:
+            return refused(408, "TooSlow", f"what was to come has not come in {_BODY_S:.0f} s")
+        except (EngramError, refusal.RefusedError) as error:
+            return _told(error)
+        return await self._answered(request, answers.CHANGES, body)
+
+    async def _answered(
+        self, request: Request, known: dict[str, answers.Answer], body: dict[str, Any]
+    ) -> Response:
+        what, number = request.path_params["what"], request.path_params["number"]
+        ask = Ask(_asked(request), body, self._shelf)
+        if what not in known:
+            return refused(404, "NotFoundError", f"there is no api/p/…/{what[:40]}")
+
+        def act(work: Any) -> Any:
+            served = self._shelf[number]
+            try:
+                return known[what](served, ask, work)
+            except EngramError:
+                served.check()  # if it is gone, that is why
+                raise
+
+        return await self._done(request, act, ask.text("text"))
+
+    async def _done(self, request: Request, act: Any, query: str | None = None) -> Response:
+        """Do something in a thread, and answer with what comes of it."""
+        try:
+            found = await self._crew.do(act, lambda: _left(request))
+        except (EngramError, refusal.RefusedError, IndexError) as error:
+            return _told(error, query)
+        except Exception as error:  # noqa: BLE001 - one request's failure is not the server's
+            _log.warning("%s failed: %s: %s", request.url.path, type(error).__name__, error)
+            return _told(error)
+        if isinstance(found, Response):
+            return found
+        return Response(wire.dumps(found), media_type="application/json")
+
+    async def _events(self, request: Request) -> Response:
+        asked = _asked(request).get("pools", "")
+        there = frozenset(each.number for each in self._shelf)
+        numbers = frozenset(filter(None, asked.split(","))) or there
+        if not numbers <= there:
+            error = f"nothing is served as {min(numbers - there)[:40]!r}"
+            return refused(404, "NotFoundError", error)
+        try:
+            stream = self.hub.listen(numbers)
+        except refusal.RefusedError as error:
+            return _told(error)
+        return StreamingResponse(
+            stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+        )
+
+
+def _asked(request: Request) -> dict[str, str]:
+    """Return what stands behind the question mark."""
+    text = request.scope["query_string"].decode("latin-1")
+    return dict(parse_qsl(text, keep_blank_values=True))
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """Read the JSON of a change, as much as may come."""
+    found = bytearray()
+    async for piece in request.stream():
+        found += piece
+        if len(found) > BODY_MOST:
+            raise refusal.too_large(f"a change brings {BODY_MOST:,} bytes at most", "send less")
+    if not found:
+        return {}
+    try:
+        told = json.loads(bytes(found))
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise ArgumentError("what came is no object of JSON")
+    return told
+
+
+async def _left(request: Request) -> None:
+    """Wait until the browser has gone."""
+    try:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+    except ClientDisconnect:
+        return
+
+
+def _told(error: BaseException, query: str | None = None) -> Response:
+    status, said = refusal.told(error, query)
+    return Response(wire.dumps(said), status, media_type="application/json")

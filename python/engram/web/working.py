@@ -1,0 +1,110 @@
+"""Work on pools: done by a few threads, in bounded time, and dropped when nobody waits for it.
+
+**Invariant.** The event loop never touches a pool: each request's work runs in one of `THREADS`
+threads. At most `WAITING` requests wait for one; another is refused with 503. Work asks its `Work`
+between pieces whether it should go on. It ends there when the time is up, or when the browser has
+gone, as it does for each image that a scroll has overtaken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from engram.web.refusal import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+THREADS = 4
+WAITING = 64
+PATIENCE_S = 30.0
+"""So long one request's work may take."""
+
+T = TypeVar("T")
+
+
+class Work:
+    """What one request does, as far as time goes."""
+
+    def __init__(self, patience: float = PATIENCE_S) -> None:
+        self._until = time.monotonic() + patience
+        self.is_dropped = False
+        """Whether nobody waits for it any more."""
+
+    def go_on(self) -> None:
+        """Say between two pieces of work whether there is time for the next.
+
+        Raises
+        ------
+        RefusedError
+            If it takes too long, or nobody waits for it.
+
+        """
+        if self.is_dropped:
+            raise RefusedError(503, "Dropped", "the browser has gone")
+        if time.monotonic() > self._until:
+            raise RefusedError(
+                *(503, "TooSlow", f"it takes more than {PATIENCE_S:.0f} s"),
+                "ask for less: narrow the index, or reduce=nearest",
+            )
+
+
+class Crew:
+    """The threads that work on pools."""
+
+    def __init__(self, threads: int = THREADS, waiting: int = WAITING) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="engram-web")
+        self._most = threads + waiting
+        self._busy = 0
+
+    async def do(
+        self, act: Callable[[Work], T], gone: Callable[[], Awaitable[Any]] | None = None
+    ) -> T:
+        """Do something in one of the threads.
+
+        Parameters
+        ----------
+        act
+            What to do.
+        gone
+            Ends when the browser has gone.
+
+        Raises
+        ------
+        RefusedError
+            If too much waits already.
+
+        """
+        if self._busy >= self._most:
+            raise RefusedError(
+                *(503, "TooMany", f"{self._busy} requests wait already"), "ask again in a second"
+            )
+        self._busy += 1
+        work = Work()
+        done = asyncio.get_running_loop().run_in_executor(self._threads, act, work)
+        done.add_done_callback(self._ended)
+        leaving = None if gone is None else asyncio.ensure_future(gone())
+        try:
+            if leaving is not None:
+                await asyncio.wait({done, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                work.is_dropped = leaving.done() and not done.done()
+            return await done
+        finally:
+            work.is_dropped = True
+            if leaving is not None:
+                leaving.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await leaving
+
+    def _ended(self, done: asyncio.Future[Any]) -> None:
+        self._busy -= 1
+        if not done.cancelled():
+            done.exception()  # told to who waits, if anybody does
+
+    def close(self) -> None:
+        """End the threads, once they have done what they do."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,502 @@
+"""The web page's server: who may ask, what it is called, how it begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("starlette", reason="engram[web] is not installed")
+pytest.importorskip("uvicorn", reason="engram[web] is not installed")
+
+import engram
+from engram import web
+from engram.errors import AccessError, ArgumentError, BusyError, NotFoundError, UnsupportedError
+from engram.web import app, guard, server, working
+from engram.web.refusal import RefusedError
+from shell import run
+from support import PATIENCE
+from web_client import INDEX, Browser, Listener, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def browser(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Browser]:
+    pool["a"] = np.arange(6.0).reshape(2, 3)
+    with served(monkeypatch, tmp_path, pool.path) as made:
+        yield made
+
+
+def test_the_page_opens_with_the_token_and_goes_on_with_its_cookie(browser: Browser) -> None:
+    first = browser.ask(f"/?token={browser.token}")
+    assert (first.status, first.body.decode()) == (200, INDEX)
+    cookie = first.headers["set-cookie"]
+    assert cookie.startswith(f"engram-{browser.port}=")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
+    assert browser.token not in cookie
+    word = cookie.partition(";")[0]
+    again = browser.ask("/api/pools", headers={"Cookie": word})
+    assert again.status == 200
+    assert "set-cookie" not in again.headers
+    assert browser.ask("/api/pools", headers={"Cookie": f"{word}x"}).status == 401
+
+
+@pytest.mark.parametrize("token", ["", "x", "a" * 43, "\u00e9"])
+def test_without_the_token_nothing_is_told(browser: Browser, token: str) -> None:
+    query = urllib.parse.quote(token)
+    page = browser.ask(f"/?token={query}")
+    assert page.status == 401
+    assert b"engram serve" in page.body
+    assert "set-cookie" not in page.headers
+    for path in ("/api/pools", "/api/p/0/members", "/events", "/nothing", "/api/p/9/delete"):
+        answer = browser.ask(f"{path}?token={query}")
+        assert (answer.status, answer.json["error"]) == (401, "TokenMissing")
+        assert "set-cookie" not in answer.headers
+
+
+def test_files_of_the_page_need_no_token_and_no_others_are_given(browser: Browser) -> None:
+    script = browser.ask("/assets/page.js")
+    assert (script.status, script.headers["content-type"]) == (
+        200,
+        "text/javascript; charset=utf-8",
+    )
+    for path in ("/assets/../index.html", "/assets/../../web_client.py", "/assets/%2e%2e/x.js"):
+        assert browser.ask(path).status == 404
+    assert browser.ask("/assets//etc/passwd").status == 404
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:PORT", "127.0.0.1:1", "localhost", "", "127.0.0.1.evil:PORT"],
+)
+def test_a_host_that_is_not_the_servers_is_refused(browser: Browser, host: str) -> None:
+    named = {"Host": host.replace("PORT", str(browser.port))}
+    answer = browser.ask("/api/pools", headers=browser.known() | named)
+    assert (answer.status, answer.json["error"]) == (403, "HostRefused")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.8.9.1"])
+def test_loopback_names_are_the_servers(browser: Browser, host: str) -> None:
+    named = {"Host": f"{host}:{browser.port}"}
+    assert browser.ask("/api/pools", headers=browser.known() | named).status == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
+def test_pages_of_other_sites_are_refused(browser: Browser, origin: str) -> None:
+    answer = browser.ask("/api/pools", headers=browser.known() | {"Origin": origin})
+    assert (answer.status, answer.json["error"]) == (403, "OriginRefused")
+    own = {"Origin": f"http://127.0.0.1:{browser.port}"}
+    assert browser.ask("/api/pools", headers=browser.known() | own).status == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_what_a_browser_fetches_for_another_site_is_refused(browser: Browser, site: str) -> None:
+    said = browser.known() | {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+    assert browser.ask("/api/pools", headers=said).status == 403
+    opening = browser.known() | {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+    assert browser.ask("/", headers=opening).status == 200
+    assert browser.ask("/api/pools", headers=opening).status == 403
+
+
+def test_every_answer_keeps_others_out(browser: Browser) -> None:
+    for path, headers in (
+        ("/", browser.known()),
+        ("/api/pools", browser.known()),
+        ("/api/pools", {}),
+        ("/api/pools", {"Host": "evil"}),
+        ("/assets/page.js", {}),
+        ("/assets/none.js", {}),
+    ):
+        found = browser.ask(path, headers=headers).headers
+        policy = found["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert found["x-content-type-options"] == "nosniff"
+        assert found["referrer-policy"] == "no-referrer"
+        assert found["cross-origin-resource-policy"] == "same-origin"
+        assert "access-control-allow-origin" not in found
+        assert ("cache-control" in found) == (not path.startswith("/assets/"))
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_other_methods_are_refused(browser: Browser, method: str) -> None:
+    assert browser.ask("/api/pools", method, headers=browser.known()).status == 405
+
+
+def test_changes_are_refused_where_all_is_for_reading(browser: Browser, pool: engram.Pool) -> None:
+    answer = browser.post("delete", path="a")
+    assert (answer.status, answer.json["error"]) == (403, "ReadOnlyError")
+    assert "--write" in answer.json["remedy"]
+    assert "a" in pool
+    assert browser.get("api/p/0/delete", path="a").status == 404
+    assert "a" in pool
+
+
+def test_changes_need_their_header_and_are_bounded(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool["a"] = [1]
+    with served(monkeypatch, tmp_path, pool.path, write=True) as browser:
+        assert browser.post("delete", headers={}, path="a").status == 403
+        assert "a" in pool
+        path = "/api/p/0/attr?path=a"
+        said = browser.known() | {"X-Engram": "1", "Content-Length": str(guard.BODY_MOST + 1)}
+        assert browser.ask(path, "POST", b"", said).status == 413
+        chunked = browser.known() | {"X-Engram": "1", "Transfer-Encoding": "chunked"}
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (guard.BODY_MOST + 1, b"x" * (guard.BODY_MOST + 1))
+        answer = browser.ask(path, "POST", body, chunked)
+        assert (answer.status, answer.json["error"]) == (413, "TooLarge")
+        assert browser.post("attr", [1], path="a").json["error"] == "ArgumentError"
+        assert browser.post("delete", path="a").json == {"done": True}
+        assert "a" not in pool
+
+
+def test_addresses_are_bounded(browser: Browser) -> None:
+    answer = browser.ask(f"/api/pools?x={'x' * guard.QUERY_MOST}", headers=browser.known())
+    assert (answer.status, answer.json["error"]) == (413, "TooLarge")
+    with socket.create_connection((browser.host, browser.port), PATIENCE) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: " + b"x" * (1 << 20))
+        connection.settimeout(PATIENCE)
+        assert b" 400 " in connection.recv(4096).split(b"\r\n")[0]
+
+
+def test_tokens_are_long_and_others_each_time(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = set()
+    for _ in range(3):
+        with served(monkeypatch, tmp_path, pool.path) as browser:
+            tokens.add(browser.token)
+    assert len(tokens) == 3
+    assert all(len(each) >= 43 for each in tokens)
+
+
+def test_no_log_has_the_token(
+    pool: engram.Pool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    caplog.set_level(logging.DEBUG)
+    with served(monkeypatch, tmp_path, pool.path) as browser:
+        monkeypatch.setattr("engram.web.objects.about", fail)
+        answer = browser.ask(f"/api/p/0/object?path=&token={browser.token}")
+        assert (answer.status, answer.json["error"]) == (500, "ZeroDivisionError")
+        assert "on purpose" not in str(answer.json)
+        browser.ask(f"/?token={browser.token}")
+        with socket.create_connection((browser.host, browser.port), PATIENCE) as connection:
+            connection.sendall(f"GET /?token={browser.token} nonsense\r\n\r\n".encode())
+            connection.recv(4096)
+        said = caplog.text + "".join(capfd.readouterr())
+        assert "ZeroDivisionError" in caplog.text
+        assert browser.token not in said
+
+
+def test_a_server_shows_itself_without_its_token(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(monkeypatch, tmp_path, pool.path), web.start(pool.path) as other:
+        assert "token" in other.url
+        assert "token" not in repr(other)
+        other.close()
+
+
+def test_a_prefix_is_seen_whether_a_proxy_takes_it_away_or_not(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"prefix": "/user/ada/proxy/1/", "allow_hosts": ["hub.example.org"]}
+    with served(monkeypatch, tmp_path, pool.path, **options) as browser:
+        assert browser.base == "/user/ada/proxy/1/"
+        known = browser.known() | {"Host": "hub.example.org"}
+        whole = browser.ask("/user/ada/proxy/1/api/pools", headers=known)
+        assert whole.status == browser.ask("/api/pools", headers=known).status == 200
+        assert "Path=/user/ada/proxy/1;" in whole.headers["set-cookie"]
+        bare = browser.ask("/user/ada/proxy/1?token=x", headers={"Host": "hub.example.org"})
+        assert (bare.status, bare.headers["location"]) == (307, "/user/ada/proxy/1/?token=x")
+        for host in ("hub.example.org:8443", "HUB.example.org"):
+            assert browser.ask("/api/pools", headers=known | {"Host": host}).status == 200
+        assert browser.ask("/api/pools", headers=known | {"Host": "x.example.org"}).status == 403
+        own = known | {"Origin": "https://hub.example.org"}
+        assert browser.ask("/api/pools", headers=own).status == 200
+
+
+@pytest.mark.parametrize("prefix", ["/a b", "/a?b", "/a//b", "/<x>", "a\nb"])
+def test_what_is_no_prefix_is_refused(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    with pytest.raises(ArgumentError, match="--prefix"), ExitStack() as last:
+        last.enter_context(served(monkeypatch, tmp_path, pool.path, prefix=prefix))
+
+
+# Other addresses
+
+
+def test_other_addresses_need_tls_and_a_password(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = _certificate(tmp_path)
+    password = tmp_path / "password"
+    password.write_text("correct horse\n")
+    password.chmod(0o600)
+    for given in (
+        {},
+        {"certificate": certificate, "key": key},
+        {"password_file": password},
+        {"certificate": certificate, "password_file": password},
+    ):
+        with pytest.raises(ArgumentError, match="certificate"), ExitStack() as last:
+            last.enter_context(
+                served(monkeypatch, tmp_path, pool.path, host="0.0.0.0", **given)  # noqa: S104
+            )
+
+
+def test_a_password_opens_the_page_over_tls(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = _certificate(tmp_path)
+    password = tmp_path / "password"
+    password.write_text("correct horse\n")
+    password.chmod(0o600)
+    monkeypatch.setattr(guard, "_FAILURE_S", 0.0)
+    options = {"certificate": certificate, "key": key, "password_file": password}
+    # Of all addresses; the connection is made to loopback, by the host's name.
+    with served(monkeypatch, tmp_path, pool.path, host="0.0.0.0", **options) as made:  # noqa: S104
+        name = socket.gethostname().lower()
+        assert made.url == f"https://{name}:{made.port}/"
+        context = ssl.create_default_context(cafile=str(certificate))
+        context.check_hostname = False
+
+        def ask(word: str | None) -> tuple[int, dict[str, str]]:
+            request = urllib.request.Request(f"https://127.0.0.1:{made.port}/api/pools")
+            request.add_header("Host", f"{name}:{made.port}")
+            if word is not None:
+                basic = base64.b64encode(f"ada:{word}".encode()).decode()
+                request.add_header("Authorization", f"Basic {basic}")
+            try:
+                with urllib.request.urlopen(  # noqa: S310 - the address is written here
+                    request, context=context, timeout=PATIENCE
+                ) as answer:
+                    return answer.status, {k.lower(): v for k, v in answer.headers.items()}
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, {k.lower(): v for k, v in error.headers.items()}
+
+        status, headers = ask(None)
+        assert status == 401
+        assert headers["www-authenticate"].startswith("Basic")
+        assert ask("correct horsf")[0] == 401
+        assert ask("")[0] == 401
+        status, headers = ask("correct horse")
+        assert status == 200
+        assert "; Secure" in headers["set-cookie"]
+
+
+def test_a_password_is_its_owners_alone(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("correct horse\n")
+    password.chmod(0o640)
+    with pytest.raises(AccessError, match="chmod 600"):
+        server._password(password)
+    password.chmod(0o600)
+    assert server._password(password) == "correct horse"
+    password.write_text("short\n")
+    with pytest.raises(ArgumentError, match="8 characters"):
+        server._password(password)
+    with pytest.raises(NotFoundError, match="no such file"):
+        server._password(tmp_path / "none")
+
+
+def test_what_is_no_certificate_is_refused(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("nothing")
+    with pytest.raises(ArgumentError, match="certificate"), ExitStack() as last:
+        last.enter_context(served(monkeypatch, tmp_path, pool.path, certificate=wrong, key=wrong))
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate for this host that signs itself."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=engram"]
+    words += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    words += ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+    return certificate, key
+
+
+# Beginning and end
+
+
+def test_a_taken_port_is_said(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(monkeypatch, tmp_path, pool.path) as browser:
+        ended = run("serve", pool.path, "--port", browser.port)
+        assert ended.code == BusyError.exit_code
+        assert f"port {browser.port} of 127.0.0.1 is taken" in ended.err
+        assert "--port" in ended.err
+
+
+def test_a_page_that_is_not_built_is_said(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "PAGE", tmp_path / "none")
+    ended = run("serve", pool.path, "--port", 0)
+    assert ended.code == UnsupportedError.exit_code
+    assert "run `make web`" in ended.err
+
+
+def test_an_extra_that_is_missing_is_said(
+    pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    ended = run("serve", pool.path, "--port", 0)
+    assert ended.code == UnsupportedError.exit_code
+    assert "pip install 'engram[web]'" in ended.err
+
+
+def test_a_pool_that_is_not_there_is_said_and_nothing_stays_open(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = pool.space.pids
+    with served(monkeypatch, tmp_path, pool.path):
+        ended = run("serve", pool.path, tmp_path / "none", "--port", 0)
+    assert ended.code == NotFoundError.exit_code
+    assert str(tmp_path / "none") in ended.err
+    assert pool.space.pids == before
+    with engram.create(tmp_path.parent / "other", size="16 MiB", force=True) as other:
+        path = other.path
+    with pytest.raises(NotFoundError):
+        web.start(path, tmp_path / "none")
+    engram.destroy(path)  # which is refused while it is open anywhere
+
+
+def test_one_process_serves_from_the_command_line_until_it_is_interrupted(
+    pool: engram.Pool, tmp_path: Path
+) -> None:
+    (tmp_path / "index.html").write_text(INDEX)
+    program = (
+        "import sys; from pathlib import Path; from engram.web import app; "
+        "app.PAGE = Path(sys.argv[1]); from engram.cli import main; "
+        "main(['serve', sys.argv[2], '--port', '0'])"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path), pool.path]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            browser = Browser(process.stdout.readline().strip())
+            told = browser.get("api/pools").json
+            assert told["pools"][0]["place"] == pool.path
+            assert told["write"] is False
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
+
+
+def test_importing_the_package_loads_nothing_of_it() -> None:
+    program = (
+        "import sys, engram, engram.web; "
+        "print([m for m in ('starlette', 'uvicorn', 'engram.web.app') if m in sys.modules])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == "[]"
+    program = "import sys, engram; print('engram.web' in sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == "False"
+
+
+def test_a_server_ends_while_pages_listen(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(monkeypatch, tmp_path, pool.path) as browser:
+        listener = Listener(browser)
+        listener.next("space")
+        ended: list[Any] = []
+        thread = threading.Thread(target=lambda: ended.append(listener.ends()))
+        thread.start()
+    thread.join(PATIENCE)
+    assert ended == [True]
+    listener.close()
+
+
+# Bounds in number and time
+
+
+async def test_so_many_requests_wait_and_no_more() -> None:
+    crew = working.Crew(threads=1, waiting=2)
+    go = threading.Event()
+    waiting = [asyncio.ensure_future(crew.do(lambda _: go.wait(PATIENCE))) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(RefusedError) as refused:
+        await crew.do(lambda _: None)
+    assert refused.value.status == 503
+    go.set()
+    assert await asyncio.gather(*waiting) == [True] * 3
+    assert await crew.do(lambda _: 7) == 7
+    crew.close()
+
+
+async def test_work_that_nobody_waits_for_ends() -> None:
+    crew = working.Crew(threads=1)
+    begun = threading.Event()
+
+    def act(work: working.Work) -> None:
+        begun.set()
+        while True:
+            work.go_on()
+            time.sleep(0.001)
+
+    async def gone() -> None:
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, PATIENCE)
+
+    with pytest.raises(RefusedError, match="gone"):
+        await crew.do(act, gone)
+    crew.close()
+
+
+def test_work_has_its_time() -> None:
+    work = working.Work(patience=-1.0)
+    with pytest.raises(RefusedError, match="takes more than") as refused:
+        work.go_on()
+    assert refused.value.status == 503
+    assert refused.value.remedy
+
+
+def test_a_slow_reader_keeps_nobody_else_waiting(browser: Browser) -> None:
+    with ExitStack() as last:
+        for _ in range(40):  # connections that say nothing
+            last.enter_context(socket.create_connection((browser.host, browser.port), PATIENCE))
+        assert browser.get("api/pools").status == 200
