@@ -1,7 +1,7 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
 # bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster bench-start
-# evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install
-# lint layers supply msrv aarch64 fmt clean help. Each sets up what it needs.
+# evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate model miri
+# fuzz install lint layers supply msrv aarch64 fmt clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -23,10 +23,10 @@ COMMA := ,
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
-	bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster bench-start \
-	evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate model miri fuzz install \
-	lint layers supply msrv aarch64 fmt clean
+.PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm \
+	test-pmem bench bench-mpi bench-active bench-doors bench-posix bench-stage bench-cluster \
+	bench-start evaluate hot versus crash power stage-crash corrupt cluster cluster-faults \
+	simulate model miri fuzz install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
