@@ -116,17 +116,20 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=OUT, help="the JSON file")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bound is missed")
     chosen = parser.parse_args()
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else COLUMNS)
     with tempfile.TemporaryDirectory(prefix="engram-start-", dir=MEMORY) as folder:
         place = Path(folder) / "pool"
         with engram.create(place, size="64 MiB") as pool:
             run = pool.create_group("run-17", attrs={"orbit": 4})
             for name in "TPQ":
                 run.create_array(name, data=np.arange(100.0), attrs={"units": "K"})
-        lines = list(started(place, chosen.rounds))
+        lines = []
+        for line in started(place, chosen.rounds):
+            console.print(line.title)
+            lines.append(line)
         if chosen.wheel is not None:
             rounds = max(chosen.rounds // 5, 1)
             lines.append(installed(chosen.wheel.resolve(), Path(folder), rounds))
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else COLUMNS)
     console.print(report.table(lines))
     absent = {} if chosen.wheel else {"pip install": "no wheel is given (--wheel)"}
     report.write(chosen.out, report.contents(lines, quick=False, absent=absent))

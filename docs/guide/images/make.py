@@ -6,6 +6,7 @@ light and dark, and photographed by chromium without a window. Neither is needed
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,11 +16,12 @@ from pathlib import Path
 import numpy as np
 
 import engram
+from engram.notebook import parts
 
 HERE = Path(__file__).resolve().parent
 SHM = "/dev/shm"  # noqa: S108 - where pools go
 THEMES = ("light", "dark")
-SIZES = {"pool": (900, 580), "array": (900, 640)}
+SIZES = {"pool": (900, 610), "array": (900, 770)}
 
 
 def fill(pool: engram.Pool) -> None:
@@ -43,7 +45,8 @@ def fill(pool: engram.Pool) -> None:
 def opened(shown: str, *titles: str) -> str:
     """Open the folds of these titles, as a click would."""
     for title in titles:
-        shown = shown.replace(f"<details><summary>{title}", f"<details open><summary>{title}")
+        named = parts.name(title)  # which breaks at its joints
+        shown = shown.replace(f"<details><summary>{named}", f"<details open><summary>{named}")
     return shown
 
 
@@ -102,9 +105,12 @@ def main() -> None:
         folder = Path(shm)
         with engram.create(folder / "weather", size="256 MiB") as pool:
             fill(pool)
-            shown = pool._repr_html_().replace(f"{folder}/", f"{SHM}/")
-            whole = opened(shown, "run-17/", "step-0400/", "Namespaces")
-            field = opened(pool["run-17/step-0400/T"]._repr_html_(), "Attributes", "Stored")
+            whole, field = (
+                re.sub(rf"{folder.name}/(<wbr>)?", "", thing._repr_html_())
+                for thing in (pool, pool["run-17/step-0400/T"])
+            )
+            whole = opened(whole, "run-17/", "step-0400/", "Namespaces")
+            field = opened(field, "Attributes", "Stored")
         photograph(folder, "pool", {"pool": whole})
         photograph(folder, "array", {'pool["run-17/step-0400/T"]': field})
 
