@@ -8,7 +8,9 @@ from engram.errors import ArgumentError
 
 _BINARY = {prefix: 1024**power for power, prefix in enumerate("kmgtpe", start=1)}
 _DECIMAL = {prefix: 1000**power for power, prefix in enumerate("kmgtpe", start=1)}
-_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgtpe])(i)?)?(?:b|bytes)?", re.IGNORECASE)
+_PATTERN = re.compile(
+    r"([0-9]{1,999})(?:\.([0-9]{1,999}))?\s*(?:([kmgtpe])(i)?)?(?:b|bytes)?", re.IGNORECASE
+)
 
 MAX_SIZE = 2**63 - 1
 """The largest size, in bytes."""
@@ -30,11 +32,9 @@ def parse(size: str | SupportsIndex) -> int:
         match = _PATTERN.fullmatch(size.strip())
         if match is None:
             raise ArgumentError(f"size {size!r} cannot be read: {remedy}")
-        number, prefix, binary = match.groups()
-        unit = 1 if prefix is None else (_BINARY if binary else _DECIMAL)[prefix.lower()]
-        from decimal import Decimal  # noqa: PLC0415
-
-        nbytes = int(Decimal(number) * unit)
+        whole, part, prefix, binary = match.groups(default="")
+        unit = (_BINARY if binary else _DECIMAL)[prefix.lower()] if prefix else 1
+        nbytes = int(whole + part) * unit // 10 ** len(part)
     else:
         try:
             nbytes = operator.index(size)

@@ -30,7 +30,7 @@ def _file(name: str, what: str) -> Any:
     epilog=examples(
         "engram serve /dev/shm/run",
         "engram serve /dev/shm/run /scratch/old engram://job --port 9000 --open",
-        "engram serve /dev/shm/run --prefix /user/ada/proxy/8765 --allow-host hub.example.org",
+        "engram serve /dev/shm/run --prefix /proxy/8765 --allow-host hub.org",
     )
 )
 def serve(
