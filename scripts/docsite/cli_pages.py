@@ -101,13 +101,12 @@ def page_name(section: str) -> str:
 def write_pages(tree: Path) -> None:
     """Write a page for each section of the verbs, and one that leads to them."""
     group: Any = get_command(app)
-    group.list_commands(None)  # it loads all verbs
     rows = []
     for section, verbs in SECTIONS.items():
         named = ", ".join(f"[`{name}`](#engram-{name})" for name in verbs)
         lines = [f"# {section}", "", f"{named}; [all verbs](index.md)", ""]
         for name in verbs:
-            command = group.commands[name]
+            command = group.get_command(None, name)  # loads the verb
             lines += verb(command, f"engram {name}", 2)
             first = plain(command.help).split("\n")[0].split(". ")[0].rstrip(".")
             link = f"[`engram {name}`]({page_name(section)}.md#engram-{name})"

@@ -40,8 +40,8 @@ BELOW: dict[str, list[str]] = {
         "guide/from-simulations",
         *(f"guide/{page}" for page in ("listing", "h5py", "xarray", "dask", "zarr", "tables")),
         *(f"guide/{page}" for page in ("fsspec", "files", "climate-week", "chunks", "queries")),
-        *(f"guide/{page}" for page in ("active-objects", "notebook", "command-line", "mount")),
-        *(f"guide/{page}" for page in ("run", "trace", "formats", "sharing", "together")),
+        *(f"guide/{page}" for page in ("active-objects", "notebook", "serve", "command-line")),
+        *(f"guide/{page}" for page in ("mount", "run", "trace", "formats", "sharing", "together")),
         *(f"guide/{page}" for page in ("watching", "staging", "jobs", "cluster")),
     ],
     "guide/administrators": [
