@@ -1,8 +1,8 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
 # bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster
 # bench-start evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate
-# model miri fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 fmt web web-lint
-# web-test clean help. Each sets up what it needs.
+# model miri fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 fmt web
+# web-lint web-test clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
