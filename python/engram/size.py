@@ -34,7 +34,7 @@ def parse(size: str | SupportsIndex) -> int:
             raise ArgumentError(f"size {size!r} cannot be read: {remedy}")
         whole, part, prefix, binary = match.groups(default="")
         unit = (_BINARY if binary else _DECIMAL)[prefix.lower()] if prefix else 1
-        nbytes = int(whole + part) * unit // 10 ** len(part)
+        nbytes: int = int(whole + part) * unit // 10 ** len(part)
     else:
         try:
             nbytes = operator.index(size)
