@@ -43,8 +43,8 @@ FOLDERS = ("engine", "crash", "capi", "posix", "cluster")
 A_TEST = re.compile(r"#\[test\]|^#!\[doc = .*```|^\s*//[/!] ```", re.MULTILINE)
 """What the source of a crate with tests has: a test, or an example in its documentation."""
 
-FEATURE = "faults"
-"""What a crate that has this feature is tested with."""
+FEATURES = ("faults", "tracing")
+"""What a crate that has such a feature is tested with."""
 
 SECONDS = 900.0
 """A test that goes on for longer hangs: none takes more than two minutes on two idle processors."""
@@ -135,7 +135,12 @@ def has_tests(crate: dict[str, Any]) -> bool:
 def chosen(crates: list[dict[str, Any]]) -> list[str]:
     """Give cargo's arguments that choose these crates, with their feature."""
     names = [argument for crate in crates for argument in ("-p", str(crate["name"]))]
-    having = [f"{crate['name']}/{FEATURE}" for crate in crates if FEATURE in crate["features"]]
+    having = [
+        f"{crate['name']}/{feature}"
+        for crate in crates
+        for feature in FEATURES
+        if feature in crate["features"]
+    ]
     return [*names, "--features", ",".join(having)] if having else names
 
 

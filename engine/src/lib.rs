@@ -120,6 +120,7 @@ pub use engram_base::id::{Gid, Member, Oid};
 pub use engram_base::process;
 pub use engram_base::scope::Scope;
 pub use engram_base::slab::{Run, Runs, Slab};
+pub use engram_base::telemetry;
 pub use engram_catalog as catalog;
 pub use engram_files::pool_file::FORMAT;
 pub use engram_index::{AttributeGroupStats, IndexSettings, IndexStats, KeyStats, Policy};

@@ -23,6 +23,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::making::refusal;
 use crate::routes::Routes;
+use engram_base::telemetry::operation;
 
 /// The most bytes of a call, and of what it gives.
 const CALL_MOST: u64 = 16 << 30;
@@ -53,6 +54,7 @@ pub trait Caller: Send + Sync + 'static {
 impl Cluster {
     /// Sends a call to a node, asks for it, or gives it up.
     pub fn call(&self, node: &str, method: Method, number: &str, body: &[u8]) -> Result<Called> {
+        let _operation = operation!(DEBUG, "cluster.call", node, bytes = body.len());
         match self.called(node, method, number, body)? {
             // It has another life since the map was read: nothing was begun.
             Called::Unreached(_) => {

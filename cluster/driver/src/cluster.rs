@@ -12,6 +12,7 @@ use engram_base::dtype::DType;
 use engram_base::error::{Error as StoreError, Kind};
 use engram_base::mutex::lock;
 use engram_base::random;
+use engram_base::telemetry::operation;
 use engram_parts::table::Table;
 use engram_parts::{Parts, dtype};
 use engram_protocol::coordinator::{KEYS_MOST, Keys, LeaseId, Reply, Request, Revision, Row};
@@ -99,6 +100,7 @@ impl Draft {
 impl Cluster {
     /// Opens a cluster: etcd answers, and can be trusted; there may be no member yet.
     pub fn open(options: ClusterOptions) -> Result<Cluster> {
+        let _operation = operation!(INFO, "cluster.open", cluster = %options.name);
         let ClusterOptions { name, etcd, tls, pool, table, deadline, ttl } = options;
         check_name(&name)?;
         let coordinator = Arc::new(Coordinator::open(&etcd, tls.as_ref(), ttl / 6)?);
@@ -406,6 +408,7 @@ impl Cluster {
 
     /// Publishes what was drafted: all names at once, or none.
     pub fn publish(&self, draft: Draft) -> Result<Revision> {
+        let _operation = operation!(DEBUG, "cluster.publish");
         let Draft { maker, proposals, below, mut seen, map, beginning, .. } = draft;
         check_below(&below, &proposals)?;
         let manifests: Vec<(&str, &Manifest)> = (proposals.iter())

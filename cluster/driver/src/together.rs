@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use engram_base::dtype::DType;
 use engram_base::error::{Error as StoreError, Kind};
 use engram_base::mutex::lock;
+use engram_base::telemetry::operation;
 use engram_parts::pool::BoxOf;
 use engram_parts::{Mark, NewPart, PartName, Parts, checksum_of, dtype};
 use engram_protocol::coordinator::LeaseId;
@@ -476,6 +477,7 @@ impl Together {
     /// As the publisher: publishes what was planned, and is sealed. Names are published in as few
     /// transactions as there can be; after an error some may be there.
     pub fn publish(&self, told: &[&str], plan: &str, sealed: &[&str]) -> Result<()> {
+        let _operation = operation!(DEBUG, "cluster.publish-together", ranks = told.len());
         let told = read_all(told)?;
         let plan: Vec<Numbers> =
             plan.lines().map(|line| decoded("a line of a plan", line)).collect::<Result<_>>()?;

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`error`] | [`error::Error`], its [`error::Kind`]s, and `fail!` |
 //! | [`faults`] | `step!`: the named places at which tests let a process die |
+//! | [`telemetry`] | `operation!` and `event!`: what a program that listens is told |
 //! | [`id`], [`name`], [`scope`] | what a member is called, and who sees it |
 //! | [`dtype`], [`slab`] | types of elements, and boxes of arrays |
 //! | [`checksum`], [`varint`] | bytes on media that every layer has |
@@ -38,6 +39,7 @@ pub mod random;
 pub mod scope;
 pub mod size;
 pub mod slab;
+pub mod telemetry;
 pub mod threads;
 pub mod user;
 pub mod varint;

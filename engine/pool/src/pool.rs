@@ -26,6 +26,7 @@ use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::pool_lock::PoolLock;
 use engram_base::random;
+use engram_base::telemetry::operation;
 use engram_files::folder::sync_names_above;
 use engram_files::paths;
 use engram_files::pool_file::POOL_FILE;
@@ -117,6 +118,8 @@ impl Pool {
     ///
     /// On error nothing is left behind.
     pub fn create(path: &Path, options: &CreateOptions) -> Result<Pool> {
+        let _operation =
+            operation!(INFO, "pool.create", pool = %path.display(), size = options.size);
         Self::make_at(path, |path| Self::build(path, options))
     }
 
@@ -198,6 +201,7 @@ impl Pool {
 
     /// Opens the pool at `path`, and its default namespace.
     pub fn open(path: &Path, mode: Mode, force: bool) -> Result<Pool> {
+        let _operation = operation!(INFO, "pool.open", pool = %path.display(), mode = ?mode);
         let path = &absolute(path)?;
         for _ in 0..OPEN_TRIES {
             let file = PoolFile::read(path)?;
@@ -366,6 +370,7 @@ impl Pool {
 
     /// Adds a device; every process finds it at its next growth.
     pub fn add_device(&self, path: &Path, force: bool) -> Result<()> {
+        let _operation = operation!(INFO, "pool.add-device", device = %path.display());
         self.writable()?;
         self.add(path, force).map_err(|error| self.owner_alone("add a device", error))
     }
@@ -535,6 +540,7 @@ impl Pool {
     /// The same; with `force` also where a device is missing, or may be another's: the data on it
     /// stays there. A device that is another pool's, of which this one is a copy, always stays.
     pub fn destroy_with(path: &Path, force: bool) -> Result<()> {
+        let _operation = operation!(INFO, "pool.destroy", pool = %path.display());
         destroy::destroy_with(path, force)
     }
 

@@ -69,6 +69,7 @@ use engram_base::id::{Member, id_key};
 use engram_base::mutex::lock;
 use engram_base::random;
 use engram_base::scope::Scope;
+use engram_base::telemetry::operation;
 use engram_catalog::rows::Rows;
 use engram_catalog::{Headroom, Table};
 use engram_ops::marks::{Going, Receipt, Stage, Transfer, members_of, pass, unmark};
@@ -140,6 +141,7 @@ struct Leg {
 
 /// Moves members to a realm that may be written to. On error all is as it was.
 pub(crate) fn to_realm(source: &MoveSource, target: &Arc<Core>) -> Result<Moved> {
+    let _operation = operation!(DEBUG, "move");
     let (to, uid) = (target.setup.scope, owner_of(target)?);
     let leg = leave(source, to, uid)?;
     let arrived = carry(&leg, target, &mut |core, plan| reserve(core, plan))
@@ -176,6 +178,7 @@ fn conclude(source: &Core, target: &Core, number: u64) -> Result<()> {
 /// Moves members of several realms into a new published version, all in one. On error all is as
 /// it was.
 pub(crate) fn publish(sources: &[MoveSource], mut making: Making) -> Result<Moved> {
+    let _operation = operation!(DEBUG, "publish");
     let mut legs = Vec::with_capacity(sources.len());
     let published = (|| {
         for source in sources {
@@ -209,6 +212,7 @@ pub(crate) fn publish(sources: &[MoveSource], mut making: Making) -> Result<Move
 /// Moves members of the newest published version, which `making` is to replace, to a realm that
 /// may be written to. On error all is as it was.
 pub(crate) fn unpublish(source: &MoveSource, target: &Arc<Core>, making: Making) -> Result<Moved> {
+    let _operation = operation!(DEBUG, "unpublish");
     let running = RunningMove::begin()?;
     let (going, plan) = {
         let inside = source.core.enter()?;

@@ -22,6 +22,7 @@ use crate::realm::Core;
 use crate::realm::Precondition;
 use engram_base::error::{Kind, Result};
 use engram_base::fail;
+use engram_base::telemetry::operation;
 use engram_catalog::{Catalog, Table, forks};
 use engram_ops::marks::ARRIVED;
 use engram_ops::overlay::Overlay;
@@ -202,7 +203,10 @@ pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Res
     })?;
     let Some(mut running) = ended else { return Ok(()) };
     let applied = match (running.failed, keep) {
-        (false, _) => write::apply(&running.core, &running.overlay),
+        (false, _) => {
+            let _operation = operation!(DEBUG, "batch.commit");
+            write::apply(&running.core, &running.overlay)
+        }
         (true, false) => return Ok(()),
         (true, true) => return inner_failed(),
     };

@@ -41,6 +41,7 @@ use self::segments::SavedFile;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::id::{Gid, Member, Oid};
+use engram_base::telemetry::operation;
 use engram_files::pool_file::real_path;
 use engram_pool::namespace;
 use engram_realm::Realm;
@@ -87,6 +88,7 @@ pub trait Witness {
 impl Salvage {
     /// Reads what can be read of the pool at `path`.
     pub fn open(path: &Path, pulse: &mut dyn FnMut()) -> Result<Salvage> {
+        let _operation = operation!(INFO, "salvage", pool = %path.display());
         let path = &real_path(path)?;
         let (mut losses, mut notes) = (Vec::new(), Vec::new());
         let mut namespaces = Vec::new();

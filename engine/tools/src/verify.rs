@@ -44,6 +44,7 @@ use engram_base::fail;
 use engram_base::id::{Gid, Member, id_key, split_name_key};
 use engram_base::name::Name;
 use engram_base::scope::Scope;
+use engram_base::telemetry::operation;
 use engram_base::user;
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{ReadTxn, Table};
@@ -117,6 +118,7 @@ pub fn verify(path: &Path) -> Result<Report> {
 
 /// The same; calls `pulse` again and again, so that somebody can see that it goes on.
 pub fn verify_with(path: &Path, pulse: &mut dyn FnMut()) -> Result<Report> {
+    let _operation = operation!(INFO, "verify", pool = %path.display());
     let path = &real_path(path)?;
     let file = PoolFile::read(path)?;
     check_devices(path, &file)?;

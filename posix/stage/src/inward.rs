@@ -20,6 +20,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use engram::faults::step;
+use engram::telemetry::operation;
 use engram::{Clash, Member, Value};
 use engram_fs::xattr::value_of_bytes;
 use engram_fs::{Changes, Errno, Fs, Given, Ino, Maker, NodeKind, ROOT, Stat, Time, Whole};
@@ -195,6 +196,7 @@ pub fn stage_in(
     pace: &Pace,
     progress: &Progress,
 ) -> engram::Result<Report> {
+    let _operation = operation!(INFO, "stage.in", trees = sources.len());
     let begun = Instant::now();
     let maker = Maker::this_process()?;
     let work = folder_of(fs, ROOT, WORK.as_bytes(), 0o700, maker)?;

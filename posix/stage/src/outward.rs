@@ -20,6 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use engram::faults::step;
+use engram::telemetry::operation;
 use engram_fs::{Entry, Errno, Fs, Ino, Maker, NodeKind, ROOT, Stat};
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
@@ -179,6 +180,7 @@ pub fn stage_out(
     pace: &Pace,
     progress: &Progress,
 ) -> engram::Result<Report> {
+    let _operation = operation!(INFO, "stage.out", trees = targets.len());
     let begun = Instant::now();
     let maker = Maker::this_process()?;
     let work = folder_of(fs, ROOT, WORK.as_bytes(), 0o700, maker)?;

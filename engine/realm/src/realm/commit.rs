@@ -29,6 +29,7 @@ use engram_base::error::{Error, Kind, Result};
 use engram_base::faults::step;
 use engram_base::id::{Gid, Oid, id_key, id_of_key};
 use engram_base::mutex::lock;
+use engram_base::telemetry::{event, operation};
 use engram_catalog::meta::meta_u64;
 use engram_catalog::rows::{Row, Rows};
 use engram_catalog::{Headroom, Table, WriteTxn};
@@ -163,6 +164,7 @@ impl Core {
         purpose: CommitPurpose,
         mut change: impl FnMut(&mut Changes<'_>) -> Result<T>,
     ) -> Result<T> {
+        let _operation = operation!(TRACE, "commit");
         let catalog = inside.catalog();
         let mut called_in = false;
         loop {
@@ -225,6 +227,7 @@ fn make_room(
     pages: u64,
     called_in: &mut bool,
 ) -> Result<()> {
+    event!(DEBUG, "the catalog has to grow", pages);
     snapshot::ask_holders(core, inside)?;
     let Err(error) = inside.catalog().extend(pages) else { return Ok(()) };
     // What gives space back may not need this itself: it is a commit of the other kind.

@@ -14,6 +14,7 @@ use engram_base::error::Result;
 use engram_base::faults::step;
 use engram_base::id::Oid;
 use engram_base::mutex::lock;
+use engram_base::telemetry::event;
 use engram_catalog::Headroom;
 use engram_space::extent::{has_reserved, reserving, take_back};
 use engram_space::lease::{Dead, Lease};
@@ -98,6 +99,7 @@ fn reap(core: &Core, inside: &Inside<'_>, dead: Vec<Dead>) -> Result<()> {
     if dead.is_empty() {
         return Ok(());
     }
+    event!(INFO, "processes have died with the realm open", leases = dead.len());
     dead.into_iter().for_each(Dead::reap);
     step!("dead.reaped");
     // Listing the folder anew removes the spares of the dead.

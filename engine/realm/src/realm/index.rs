@@ -13,6 +13,7 @@ use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::id::{Gid, Member, Oid, id_key, id_of_key, split_name_key};
+use engram_base::telemetry::operation;
 use engram_catalog::{Headroom, Table};
 use engram_index::maintain::{self, Step};
 use engram_index::{IndexSettings, queue, settings};
@@ -177,6 +178,7 @@ pub(super) fn after_commit(core: &Core, inside: &Inside<'_>) {
         return;
     }
     let Some(_at_work) = core.index.state.begin() else { return };
+    let _operation = operation!(DEBUG, "index.maintain");
     let done = quietly(|| maintain_some(core, inside));
     failure::note(core, inside, MaintenanceTask::Arrange, done.as_ref());
     match done {
@@ -238,6 +240,7 @@ fn maintain_some(core: &Core, inside: &Inside<'_>) -> Result<Option<bool>> {
 
 /// Indexes what is queued, and does all maintenance that is due.
 pub fn maintain_all(core: &Core, inside: &Inside<'_>) -> Result<()> {
+    let _operation = operation!(DEBUG, "index.maintain-all");
     drain(core, inside, u64::MAX)?;
     while maintain_once(core, inside)?.is_some() {}
     Ok(())

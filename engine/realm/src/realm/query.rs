@@ -10,6 +10,7 @@ use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::Oid;
 use engram_base::id::id_key;
+use engram_base::telemetry::operation;
 use engram_catalog::Table;
 use engram_columns::column_key::ColumnKey;
 use engram_columns::literal::cell_of;
@@ -112,6 +113,7 @@ fn run<T>(
     asking: Asking,
     ask: impl FnOnce(&mut Search<'_>, Peek<'_>) -> Result<T>,
 ) -> Result<T> {
+    let _operation = operation!(DEBUG, "query", text = %query);
     options.check()?;
     peek(realm, |peek| {
         let mut groups = Groups::new(peek, realm.root(), groups(realm)).of(realm.scope());

@@ -23,6 +23,7 @@ use engram_base::faults::step;
 use engram_base::mutex::lock;
 use engram_base::scope::Scope;
 use engram_base::size::ByteSize;
+use engram_base::telemetry::event;
 use engram_catalog::{Headroom, ReadTxn, Table};
 use engram_files::folder;
 use engram_files::paths;
@@ -245,6 +246,7 @@ fn add_span(core: &Core, inside: &Inside<'_>, mut span: Span) -> Result<u64> {
         insert_free(rows.txn(), span.range)
     })?;
     step!("grow.committed");
+    event!(DEBUG, "the arena has grown", bytes = span.range.len, device = span.device);
     Ok(span.range.len)
 }
 

@@ -42,6 +42,7 @@ use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::scope::Scope;
+use engram_base::telemetry::operation;
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{Catalog, Headroom, Table};
 use engram_files::paths;
@@ -110,6 +111,7 @@ pub fn backup(pool: &Pool, dest: &Path, force: bool) -> Result<BackupReport> {
 
 /// The same, as the options say.
 pub fn backup_with(pool: &Pool, dest: &Path, options: BackupOptions) -> Result<BackupReport> {
+    let _operation = operation!(INFO, "backup", to = %dest.display());
     pool.check_open()?;
     pool.file_now()?;
     let leaving = LeavingOut { done: "copied", allow_partial: options.allow_partial };

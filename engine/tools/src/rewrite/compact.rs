@@ -34,6 +34,7 @@ use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::pool_lock::PoolLock;
 use engram_base::scope::Scope;
+use engram_base::telemetry::operation;
 use engram_base::user;
 use engram_catalog::{Catalog, ReadTxn};
 use engram_files::folder;
@@ -78,6 +79,7 @@ pub fn compact(path: &Path) -> Result<CompactReport> {
 /// The same; with `allow_partial` also what is damaged and the caller's own stays as it is, which
 /// is an error otherwise.
 pub fn compact_with(path: &Path, allow_partial: bool) -> Result<CompactReport> {
+    let _operation = operation!(INFO, "compact", pool = %path.display());
     let path = &real_path(path)?;
     let file = PoolFile::read(path)?;
     check_devices(path, &file)?;

@@ -50,6 +50,7 @@ use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::pool_lock::PoolLock;
 use engram_base::size::ByteSize;
+use engram_base::telemetry::operation;
 use engram_base::user;
 use engram_files::folder;
 use engram_files::paths;
@@ -89,6 +90,7 @@ pub struct UpgradeReport {
 /// carry a pool. On error the pool is as it was; or, once it has been replaced, it is the new one,
 /// and the message says so.
 pub fn upgrade(path: &Path, to: Option<&Path>, force: bool) -> Result<UpgradeReport> {
+    let _operation = operation!(INFO, "upgrade", pool = %path.display());
     names::end_renaming(path)?;
     let path = &real_path(path)?;
     for _ in 0..TRIES {
