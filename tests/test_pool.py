@@ -427,6 +427,13 @@ def test_other_sizes_are_refused(text: Any) -> None:
         size.parse(text)
 
 
+@pytest.mark.parametrize("given", ["9" * 1200, "x" * 5000, 10**2000, 10**5000])
+def test_a_long_size_is_told_in_short(given: Any) -> None:
+    with pytest.raises(engram.ArgumentError, match="size") as refused:
+        size.parse(given)
+    assert len(str(refused.value)) < 200
+
+
 @pytest.mark.parametrize(
     ("nbytes", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (4 << 30, "4 GiB")],

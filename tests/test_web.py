@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import select
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -500,3 +501,39 @@ def test_a_slow_reader_keeps_nobody_else_waiting(browser: Browser) -> None:
         for _ in range(40):  # connections that say nothing
             last.enter_context(socket.create_connection((browser.host, browser.port), PATIENCE))
         assert browser.get("api/pools").status == 200
+
+
+def _trickles(connection: socket.socket, head: bytes) -> bool:
+    """Send a head byte by byte until the server has had enough; whether it did before the end."""
+    for byte in head:
+        try:
+            connection.sendall(bytes([byte]))
+        except (BrokenPipeError, ConnectionResetError):
+            return True
+        if select.select([connection], [], [], 0.05)[0]:
+            with suppress(ConnectionResetError):
+                assert connection.recv(4096) == b""
+            return True
+    return False
+
+
+def test_connections_that_ask_for_nothing_are_closed(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_HEAD_S", 0.4)
+    with served(monkeypatch, tmp_path, pool.path) as browser, ExitStack() as last:
+
+        def connected() -> socket.socket:
+            made = socket.create_connection((browser.host, browser.port), PATIENCE)
+            return last.enter_context(made)
+
+        silent, slow, kept = connected(), connected(), connected()
+        head = f"GET /api/pools HTTP/1.1\r\nHost: {browser.host}:{browser.port}\r\n".encode()
+        token = f"Authorization: Bearer {browser.token}\r\n\r\n".encode()
+        kept.sendall(head + token)
+        assert kept.recv(4096).startswith(b"HTTP/1.1 200")
+        assert _trickles(slow, head + b"x: " + b"y" * 10_000)
+        assert silent.recv(4096) == b""
+        kept.sendall(head)  # its second request, which it does not end
+        rest = b"".join(iter(lambda: kept.recv(4096), b""))
+        assert b"HTTP/1.1 2" not in rest

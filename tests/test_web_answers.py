@@ -252,6 +252,9 @@ def test_tables_show_values_as_they_are_meant(pool: engram.Pool, browser: Browse
     assert (told["columns"], told["rows"]) == (["x", "n"], [["1.5", "2"]])
     pool["texts"] = ["a", "<b>"]
     assert browser.of("table", path="texts")["rows"] == [["a"], ["<b>"]]
+    pool["names"] = np.array([b"north", b"\xc3\xa9", b"\xff\x00\x01", b"a\nb"])
+    rows = browser.of("table", path="names")["rows"]
+    assert rows == [["north"], ["\u00e9"], ["ff0001"], ["610a62"]]
     pool["one"] = np.float32(0.1)
     assert browser.of("table", path="one")["rows"] == [["0.1"]]
     pool.create_table("table", {"a": [1, None], "b": ["x", "y"]})

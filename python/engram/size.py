@@ -2,6 +2,7 @@
 
 import operator
 import re
+import reprlib
 from typing import SupportsIndex
 
 from engram.errors import ArgumentError
@@ -11,6 +12,9 @@ _DECIMAL = {prefix: 1000**power for power, prefix in enumerate("kmgtpe", start=1
 _PATTERN = re.compile(
     r"([0-9]{1,999})(?:\.([0-9]{1,999}))?\s*(?:([kmgtpe])(i)?)?(?:b|bytes)?", re.IGNORECASE
 )
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 
 MAX_SIZE = 2**63 - 1
 """The largest size, in bytes."""
@@ -31,7 +35,7 @@ def parse(size: str | SupportsIndex) -> int:
     if isinstance(size, str):
         match = _PATTERN.fullmatch(size.strip())
         if match is None:
-            raise ArgumentError(f"size {size!r} cannot be read: {remedy}")
+            raise ArgumentError(f"size {_shown(size)} cannot be read: {remedy}")
         whole, part, prefix, binary = match.groups(default="")
         unit = (_BINARY if binary else _DECIMAL)[prefix.lower()] if prefix else 1
         nbytes: int = int(whole + part) * unit // 10 ** len(part)
@@ -39,10 +43,18 @@ def parse(size: str | SupportsIndex) -> int:
         try:
             nbytes = operator.index(size)
         except TypeError:
-            raise ArgumentError(f"size {size!r} is no whole number: {remedy}") from None
+            raise ArgumentError(f"size {_shown(size)} is no whole number: {remedy}") from None
     if not 0 <= nbytes <= MAX_SIZE:
-        raise ArgumentError(f"size {size!r} is not within 0 and 2**63 - 1 bytes: {remedy}")
+        raise ArgumentError(f"size {_shown(size)} is not within 0 and 2**63 - 1 bytes: {remedy}")
     return nbytes
+
+
+def _shown(size: object) -> str:
+    """Return a size as an error shows it: the middle of a long one is left out."""
+    try:
+        return _SHORT.repr(size)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return "of thousands of digits"
 
 
 def human(nbytes: int) -> str:

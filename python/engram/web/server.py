@@ -42,6 +42,8 @@ _PREFIX = re.compile(r"(/[A-Za-z0-9._~@%+-]+)*")
 _PASSWORD_LEAST = 8
 _STARTED_S = 10.0
 _END_S = 2
+_HEAD_S = 15
+"""So long a connection may take until a request's head is whole."""
 _HEADERS_MOST = 32 << 10
 _CONNECTIONS_MOST = 256
 
@@ -214,6 +216,8 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
     """Make uvicorn's server of a site."""
     import uvicorn  # noqa: PLC0415 - it was looked for
 
+    from engram.web.connection import Connection  # noqa: PLC0415 - it needs uvicorn
+
     class _Uvicorn(uvicorn.Server):
         """One that says when it answers, and ends streams before it waits for their end."""
 
@@ -232,12 +236,12 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
         site.app,
         log_config=None,
         access_log=False,  # it would have the token
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="off",
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=15,
+        timeout_keep_alive=_HEAD_S,
         timeout_graceful_shutdown=_END_S,
         limit_concurrency=_CONNECTIONS_MOST,
         h11_max_incomplete_event_size=_HEADERS_MOST,

@@ -144,8 +144,17 @@ def _float(value: Any) -> str:
     return str(value.item() if value.dtype.itemsize == np.dtype("f8").itemsize else value)
 
 
+def _characters(value: bytes) -> str:
+    """Return bytes as the text that they are, or else in hexadecimal."""
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.hex()
+    return text if text.isprintable() else value.hex()
+
+
 def _cell(value: Any) -> str:
     if isinstance(value, bytes):
-        value = value.hex()
+        value = _characters(value)
     text = "" if value is None else str(value)
     return text if len(text) <= _CHARACTERS else f"{text[:_CHARACTERS]}…"
