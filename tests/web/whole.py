@@ -14,6 +14,8 @@ from playwright.sync_api import Browser, Page, expect
 
 import engram
 from active_models import Block
+from cluster.rig import Rig, rigged
+from engram.cluster import known
 from web import serving
 from web.contents import SIDE
 from web.looking import settled, violations, wait_for_drawing
@@ -193,6 +195,45 @@ def test_zoom_asks_for_levels_of_bounded_size(at: Opened, page: Page) -> None:
         assert found is not None
         assert int(found[1]) <= SIDE[1]
         assert int(found[2]) <= SIDE[0]
+
+
+@pytest.fixture
+def cluster(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """Give a cluster of two nodes, which the page knows by its name."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with rigged(home) as rig:
+        rig.serve(0)
+        rig.serve(1)
+        rows, columns = np.indices((40, 60))
+        opened = rig.open()
+        opened.put(
+            "run/T", np.sin(rows / 9) + np.cos(columns / 7), parts=(2, 1), attrs={"units": "K"}
+        )
+        group = opened.create_group("spread", spread="hash")
+        for number in range(5):
+            group[f"a{number}"] = np.arange(number + 1.0)
+        known.write(known.Known("job", rig.etcd))
+        yield rig
+
+
+def test_a_cluster_with_its_nodes(cluster: Rig, page: Page) -> None:
+    with serving.served("engram://job") as url:
+        page.goto(f"{url}#/0/run/T?view=image")
+        wait_for_drawing(page, ".plane canvas", 60)
+        parts = page.get_by_role("region", name="Parts")
+        expect(parts.get_by_role("row")).to_have_count(3)  # one is the heading
+        assert violations(page) == []
+        page.get_by_role("treeitem", name="spread").click()
+        expect(page.get_by_role("main").get_by_role("link", name="a4")).to_be_visible()
+        page.get_by_role("link", name="Nodes").click()
+        expect(page.locator(".state.serving")).to_have_count(2)
+        assert violations(page) == []
+        for name in ("Space", "Index", "Active objects", "Files", "Stages"):
+            expect(page.get_by_role("link", name=name, exact=True)).to_have_count(0)
+        page.goto(f'{url}#/0/?query=units = "K"')
+        expect(page.get_by_role("main").get_by_role("link", name="run/T")).to_be_visible()
+        cluster.open().put("new", np.arange(3.0))
+        expect(page.get_by_role("treeitem", name="new")).to_be_visible()
 
 
 def test_references_of_active_objects_are_drawn(own: tuple[Page, engram.Pool, Path]) -> None:

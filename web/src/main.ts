@@ -21,14 +21,15 @@ import * as theme from "./theme";
 import { Tree } from "./tree";
 
 type Panel = (pool: string, signal: AbortSignal) => Promise<HTMLElement>;
+const isPool = (pool: Pool) => pool.kind === "pool";
 const PANELS: {
   [name: string]: { title: string; make: Panel; of: (pool: Pool) => boolean; live: boolean };
 } = {
-  space: { title: "Space", make: space.space, of: () => true, live: false },
-  index: { title: "Index", make: groups, of: (pool) => pool.kind === "pool", live: true },
-  active: { title: "Active objects", make: active, of: () => true, live: true },
-  files: { title: "Files", make: files, of: (pool) => pool.kind === "pool", live: true },
-  stages: { title: "Stages", make: stages, of: (pool) => pool.kind === "pool", live: true },
+  space: { title: "Space", make: space.space, of: isPool, live: false },
+  index: { title: "Index", make: groups, of: isPool, live: true },
+  active: { title: "Active objects", make: active, of: isPool, live: true },
+  files: { title: "Files", make: files, of: isPool, live: true },
+  stages: { title: "Stages", make: stages, of: isPool, live: true },
   nodes: { title: "Nodes", make: nodes, of: (pool) => pool.kind === "cluster", live: true },
 };
 const STATES: { [state in events.State]: [shown: string, title: string] } = {

@@ -14,6 +14,7 @@ interface ClusterNode {
   size: number | null;
   address?: string;
   pool?: string;
+  /** When it went away, unless it serves. */
   since?: unknown;
 }
 
@@ -32,7 +33,7 @@ export async function nodes(pool: string, signal: AbortSignal): Promise<HTMLElem
       },
       { head: "Free", cell: (one) => (one.free === null ? "" : bytes(one.free)), figure: true },
       { head: "Size", cell: (one) => (one.size === null ? "" : bytes(one.size)), figure: true },
-      { head: "Since", cell: (one) => (one.since === undefined ? "" : value(one.since)) },
+      { head: "Away since", cell: (one) => (one.since ? value(one.since) : "") },
     ],
     "This cluster has no nodes.",
   );

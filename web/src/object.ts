@@ -373,7 +373,9 @@ function attributes(place: Place, thing: Thing): HTMLElement {
       ? scrolled(h("table", { class: "list attributes" }, h("tbody", {}, ...rows)), "Attributes")
       : h("p", { class: "empty" }, "It has none."),
     place.write ? setting(place.route) : null,
-    Array.isArray(thing.parts) && thing.parts.length ? anything("Parts", thing.parts, "") : null,
+    ...(Array.isArray(thing.parts) && thing.parts.length
+      ? [h("h2", {}, "Parts"), anything("Parts", thing.parts, "")]
+      : []),
   );
 }
 

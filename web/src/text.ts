@@ -22,7 +22,10 @@ export const lines = (text: string): string => text.split("\n").map(shown).join(
 /** What a server says, as a sentence. */
 export function sentence(text: string): string {
   const seen = shown(text.trim());
-  return seen && seen[0]!.toUpperCase() + seen.slice(1) + (/[.!?…]$/.test(seen) ? "" : ".");
+  const begun = /^[a-z][\w+.-]*:\/\//.test(seen)
+    ? seen
+    : seen.slice(0, 1).toUpperCase() + seen.slice(1);
+  return begun && begun + (/[.!?…]$/.test(begun) ? "" : ".");
 }
 
 /** A name as an element: its direction is its own, whatever stands beside it. */
@@ -91,8 +94,10 @@ function tagged(given: { [key: string]: unknown }): string {
     return `${given["bytes"]} (${String(given["size"])} bytes)`;
   if (typeof given["text"] === "string") return `${shown(given["text"])} …`;
   if (Array.isArray(given["complex"])) {
-    const [real, imaginary] = given["complex"].map(value);
-    return `${real} + ${imaginary}i`;
+    const [real, imaginary] = given["complex"].map(value) as [string, string];
+    return imaginary.startsWith("-")
+      ? `${real} - ${imaginary.slice(1)}i`
+      : `${real} + ${imaginary}i`;
   }
   if ("array" in given) return value(given["array"]) + (given["cut"] ? " …" : "");
   return `{${Object.entries(given)
