@@ -3,8 +3,8 @@
 //! `step!` is nothing at all in a build without the feature `faults`. With it, it
 //! calls what [`on_step`] was given, which may kill the process, wait, or count. A name is
 //! `<protocol>.<what has just happened>`; [`ALL`] has every one, in the order of the essays, so a
-//! campaign can visit each, and a test compares the list with the source. With the feature `tracing`
-//! each step is told to a program that listens ([`crate::telemetry`]).
+//! campaign can visit each, and a test compares the list with the source. With the feature
+//! `tracing` each step is told to a program that listens ([`crate::telemetry`]).
 
 /// Marks a step of a protocol.
 ///

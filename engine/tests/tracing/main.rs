@@ -97,7 +97,7 @@ fn operations_are_told_with_what_they_are_done_to() {
 
         let named = query::parse("name = \"a\"").expect("a query");
         let found = all.query(&named, &QueryOptions::default()).expect("an answer");
-        assert_eq!(found.len(), 1);
+        assert_eq!(found.oids.len(), 1);
         let told = listener.taken();
         assert!(told.iter().any(|line| line.starts_with("query text=name = ")), "{told:?}");
 
