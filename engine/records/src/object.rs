@@ -30,7 +30,7 @@ use engram_base::varint;
 pub const RECORD_VERSION: u8 = 3;
 /// The fixed head of every record, in bytes.
 pub const HEAD_BYTES: usize = 32;
-/// Values up to this many bytes lie in the record itself (measured: see docs/format.md).
+/// Values up to this many bytes lie in the record itself: docs/format.md has the reasons.
 pub const INLINE_BYTES_MAX: u64 = 1024;
 /// The most bytes that the attributes of one member may take.
 pub const ATTRS_BYTES_MAX: usize = 64 << 20;

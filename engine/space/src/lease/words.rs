@@ -181,7 +181,7 @@ pub(crate) struct LeaseHead {
     /// Beyond this last page of the catalog, writers ask for the owner's snapshots.
     pub ask_at: AtomicU64,
     /// Whether one has asked, and how ([`ASKED`], [`CALLED_IN`]): the only word that others than
-    /// the owner write.
+    /// the owner write while the owner lives.
     pub asked: AtomicU32,
     #[cfg(not(loom))]
     _pad_asked: [u32; 205],
