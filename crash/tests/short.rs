@@ -15,14 +15,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// cargo builds no library that a test preloads: it is asked for here, unless one is named.
+/// cargo builds no library that a test preloads: it is asked for here, unless one is named. It has
+/// the features of all tests (`tests/programs.py`), so that what they have built is not built again.
 fn build_the_library() {
     if std::env::var_os("ENGRAM_PRELOAD_LIBRARY").is_some() {
         return;
     }
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--profile", "test", "-p", "engram-preload"])
-        .args(["--features", "faults"])
+        .args(["--features", "faults,engram-store/tracing"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status();
     assert!(built.expect("cargo").success(), "the library to preload does not build");
