@@ -95,11 +95,11 @@ fn operations_are_told_with_what_they_are_done_to() {
         let told = listener.taken();
         assert!(told.contains(&"batch.commit".to_owned()), "{told:?}");
 
-        let named = query::parse("name = \"a\"").expect("a query");
+        let named = query::parse("@name = \"a\"").expect("a query");
         let found = all.query(&named, &QueryOptions::default()).expect("an answer");
         assert_eq!(found.oids.len(), 1);
         let told = listener.taken();
-        assert!(told.iter().any(|line| line.starts_with("query text=name = ")), "{told:?}");
+        assert!(told.iter().any(|line| line.starts_with("query text=@name = ")), "{told:?}");
 
         pool.close();
         engram::verify(path).expect("a report");
@@ -139,9 +139,12 @@ fn nobody_who_listens_to_less_is_told_more() {
     subscriber::with_default(listener.clone(), || {
         let pool = Pool::open(path, Mode::ReadWrite, true).expect("a pool");
         let all = pool.namespace("default").expect("the namespace");
-        listener.taken();
-        let object = NewObject::blob();
-        all.put(all.root(), "a", &object, b"value", Placement::default()).expect("a put");
+        let put = |name| {
+            let object = NewObject::blob();
+            all.put(all.root(), name, &object, b"value", Placement::default()).expect("a put");
+            listener.taken()
+        };
+        put("a"); // the first one of a process also looks whether the index needs work
+        assert_eq!(put("b"), [""; 0]);
     });
-    assert_eq!(listener.taken(), [""; 0]);
 }
