@@ -16,7 +16,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::error::{Result, argument, busy, corrupt};
 use crate::group::{Found, kind_of};
-use crate::member::NewMember;
+use crate::member::{self, Fields, NewMember};
 use crate::namespace::{Namespace, Place};
 use crate::value::{self, Name, Source};
 use crate::view::{self, View};
@@ -40,7 +40,7 @@ impl<'a, 'py> Request<'a, 'py> {
         namespace: &'a Namespace,
         parent: u64,
         path: Name<'a>,
-        new: &'a Bound<'py, PyTuple>,
+        new: &'a Fields<'a, 'py>,
     ) -> Result<Self> {
         let new = NewMember::of(new)?;
         let place = new.placement(namespace)?;
@@ -81,7 +81,8 @@ pub fn put_array<'py>(
     data: Option<&Bound<'py, PyAny>>,
     new: &Bound<'py, PyTuple>,
 ) -> Result<Found<'py>> {
-    let request = Request::of(namespace, parent, path, new)?;
+    let new = member::fields(new)?;
+    let request = Request::of(namespace, parent, path, &new)?;
     let descr = request.dtype()?;
     let shape = request.new.shape.map(value::shape_of).transpose()?;
     let Some(data) = data else {
@@ -273,7 +274,8 @@ pub fn allocate(
     path: Name<'_>,
     new: &Bound<'_, PyTuple>,
 ) -> Result<Allocation> {
-    let request = Request::of(namespace, parent, path, new)?;
+    let new = member::fields(new)?;
+    let request = Request::of(namespace, parent, path, &new)?;
     let (descr, encoded, shape) = blank(py, request.dtype()?, wanted_shape(&request.new)?)?;
     if encoded.is_text() {
         return Err(argument(
@@ -300,7 +302,8 @@ pub fn allocate_text(
     nbytes: u64,
     new: &Bound<'_, PyTuple>,
 ) -> Result<Allocation> {
-    let request = Request::of(namespace, parent, path, new)?;
+    let new = member::fields(new)?;
+    let request = Request::of(namespace, parent, path, &new)?;
     let shape = wanted_shape(&request.new)?;
     let object = request.object(Class::Strings, DType::Text, &shape)?;
     let reserved = reserve(py, &request, &object, nbytes)?;

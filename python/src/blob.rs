@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySlice, PyString, PyTuple};
 
 use crate::error::{Result, argument, refused};
-use crate::member::NewMember;
+use crate::member::{self, NewMember};
 use crate::namespace::Namespace;
 use crate::value::{self, Name};
 use crate::view;
@@ -21,7 +21,8 @@ pub fn put_blob(
     data: &Bound<'_, PyAny>,
     new: &Bound<'_, PyTuple>,
 ) -> Result<(Oid, usize)> {
-    let new = NewMember::of(new)?;
+    let new = member::fields(new)?;
+    let new = NewMember::of(&new)?;
     let place = new.placement(namespace)?;
     let attrs = value::attributes_of(new.attrs)?;
     let buffer;

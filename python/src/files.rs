@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::{Result, argument};
-use crate::member::NewMember;
+use crate::member::{self, NewMember};
 use crate::namespace::Namespace;
 use crate::value::{self, Name};
 use crate::view;
@@ -157,7 +157,8 @@ pub fn create_file(
     mode: Option<u32>,
     new: &Bound<'_, PyTuple>,
 ) -> Result<Oid> {
-    let new = NewMember::of(new)?;
+    let new = member::fields(new)?;
+    let new = NewMember::of(&new)?;
     let place = new.placement(namespace)?;
     let attrs = value::attributes_of(new.attrs)?;
     let properties = match mode {

@@ -16,6 +16,12 @@ use crate::value::Truth;
 
 type Given<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
+/// How many fields there are.
+const FIELDS: usize = 12;
+
+/// The fields as they lie in the tuple.
+pub type Fields<'a, 'py> = [Borrowed<'a, 'py, PyAny>; FIELDS];
+
 /// What is said of something new.
 pub struct NewMember<'a, 'py> {
     /// The shape of an array.
@@ -40,8 +46,8 @@ pub struct NewMember<'a, 'py> {
 }
 
 impl<'a, 'py> NewMember<'a, 'py> {
-    /// The struct that a tuple of Python's has the fields of.
-    pub fn of(said: &'a Bound<'py, PyTuple>) -> Result<Self> {
+    /// The struct of the fields that `fields` has read.
+    pub fn of(fields: &'a Fields<'a, 'py>) -> Result<Self> {
         let [
             shape,
             dtype,
@@ -55,10 +61,7 @@ impl<'a, 'py> NewMember<'a, 'py> {
             chunks,
             codec,
             origin,
-        ] = said.as_slice()
-        else {
-            return Err(argument(format!("{said:?} has not the fields of a NewMember")));
-        };
+        ] = fields;
         Ok(NewMember {
             shape: given(shape),
             dtype: given(dtype),
@@ -86,6 +89,18 @@ impl<'a, 'py> NewMember<'a, 'py> {
             scope: scope_of(self.scope)?,
         })
     }
+}
+
+/// The fields of a tuple of Python's, each read once: Python's stable ABI shows no slice of them.
+pub fn fields<'a, 'py>(said: &'a Bound<'py, PyTuple>) -> Result<Fields<'a, 'py>> {
+    if said.len() != FIELDS {
+        return Err(argument(format!("{said:?} has not the fields of a NewMember")));
+    }
+    let mut found = [said.get_borrowed_item(0)?; FIELDS];
+    for (index, field) in found.iter_mut().enumerate().skip(1) {
+        *field = said.get_borrowed_item(index)?;
+    }
+    Ok(found)
 }
 
 /// A text, or nothing; the error of anything else names the argument.
