@@ -68,7 +68,7 @@ class MountOptions(TypedDict, total=False):
     trace: "str | os.PathLike[str] | None"
     """A file to which a line for each operation is appended; `engram trace` shows it."""
     trace_ring: "str | os.PathLike[str] | None"
-    """The same as a ring of fixed size, FILE or FILE:SIZE, in which old lines are overwritten."""
+    """The same as a ring of fixed size, in which old lines are overwritten: ``FILE[:SIZE]``."""
 
 
 class Mount:
