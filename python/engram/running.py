@@ -84,7 +84,7 @@ def run(
     `pool` is a pool or its path, with the path of a group behind it if that alone is to be seen:
     `"/dev/shm/run:/case-7"`. Several are a mapping, `{"/p": "/dev/shm/run", "/q": other}`. `trace`
     is a file to which a line for each operation is appended, and `trace_ring` one of fixed size,
-    FILE or FILE:SIZE, that keeps the newest lines. `mount` is a mount of the pool, by which the
+    ``FILE[:SIZE]``, that keeps the newest lines. `mount` is a mount of the pool, by which the
     program reaches what the library does not. A program of which the library reaches nothing is
     refused; with `mount`, or with `anyway`, it is started after a warning. All other arguments are
     those of `subprocess.run`.
