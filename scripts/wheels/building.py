@@ -103,7 +103,7 @@ def natives(platform: Platform, around: dict[str, str]) -> Path:
 
 def source() -> Path:
     """Make the source distribution."""
-    folder = fresh(OUT / "source")
+    folder = OUT
     run("maturin", "sdist", "--out", str(folder), around=dict(os.environ))
     return one(folder, "*.tar.gz")
 

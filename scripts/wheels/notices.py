@@ -2,14 +2,16 @@
 
 Linked are the crates that its natives are made of, as cargo tells: those that a build script or a
 macro needs are run and not linked. Two of them bring sources in C, with licences of their own. Rust
-brings its library; zig brings one that unwinds stacks, and what a C library links into each. Bundled are the scripts of the page; their
-texts are written by `web/build.mjs`, which knows what it bundled.
+brings its library; zig brings one that unwinds stacks, and what a C library links into each.
+Bundled are the scripts of the page: `web/build.mjs`, which knows what it bundles, writes their
+texts.
 
 A crate whose package has no text is an error: somebody has to find the text.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -96,9 +98,10 @@ def of_toolchain(triple: str) -> list[tuple[str, list[str]]]:
     version = subprocess.run(
         ["rustc", "--version"], check=True, stdout=subprocess.PIPE, text=True
     ).stdout.split()[1]
-    import ziglang  # noqa: PLC0415 - where notices alone are tested it is missing
-
-    zig = Path(ziglang.__file__).parent
+    spec = importlib.util.find_spec("ziglang")
+    if spec is None or spec.origin is None:
+        raise NoticeError("ziglang is missing: pip install -r scripts/wheels/requirements.txt")
+    zig = Path(spec.origin).parent
     of_zig = {
         "zig's compiler-rt (MIT)": "LICENSE",
         "LLVM's libunwind (Apache-2.0 WITH LLVM-exception)": "lib/libunwind/LICENSE.TXT",

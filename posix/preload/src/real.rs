@@ -32,7 +32,7 @@ impl Real {
 }
 
 unsafe extern "C" {
-    /// The first entry of the linker's section `engram_real`, and what follows its last: `entries.c`.
+    /// The first entry of the linker's section `engram_real`, and what follows the last one.
     fn engram_entries() -> *const *const c_void;
     fn engram_entries_end() -> *const *const c_void;
 }
