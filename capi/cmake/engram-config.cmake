@@ -13,13 +13,16 @@ if(NOT TARGET engram::engram)
     IMPORTED_SONAME "libengram.so.0"
     INTERFACE_INCLUDE_DIRECTORIES "${_engram_prefix}/include")
 
-  if(EXISTS "${_engram_prefix}/lib/libengram.a")
+  # In a wheel, this file is a script that names the shared library.
+  file(READ "${_engram_prefix}/lib/libengram.a" _engram_magic LIMIT 7)
+  if(_engram_magic STREQUAL "!<arch>")
     add_library(engram::static STATIC IMPORTED)
     set_target_properties(engram::static PROPERTIES
       IMPORTED_LOCATION "${_engram_prefix}/lib/libengram.a"
       INTERFACE_INCLUDE_DIRECTORIES "${_engram_prefix}/include"
       INTERFACE_LINK_LIBRARIES "gcc_s;util;rt;pthread;m;dl;c")
   endif()
+  unset(_engram_magic)
 
   add_library(engram::pmemcpy INTERFACE IMPORTED)
   set_target_properties(engram::pmemcpy PROPERTIES

@@ -2,8 +2,8 @@
 
 A wheel has a tree in `engram/_native/` as `make install` makes one: headers, libraries, and what
 CMake and pkg-config ask for. Wheels hold no symbolic links. So the library lies under the name
-that programs look for, `libengram.so.0`, and the name that linkers look for, `libengram.so`, is a
-script that names it.
+that programs look for, `libengram.so.0`; what linkers find for `-lengram` is a script that names
+it.
 
 A package that was built in a clone has no such tree: there, `make install` puts it anywhere.
 """

@@ -7,13 +7,16 @@ Python files it gets:
 `engram/_native/{include,lib,share}`     the C library, as `capi/install.sh` lays it out
 `engram/_native/libengram_preload.so`    what `engram run` preloads
 `engram/cluster/_cluster.abi3.so`        the natives of clusters
-`engram-VERSION.data/scripts/`           programs, which pip puts on the path
 `engram-VERSION.dist-info/licenses/`     the licences of others
 =======================================  ======================================================
 
-It holds no symbolic links. So a library lies under the name that programs look for (its soname),
-and each other name that linkers look for is a script that names it. The static library is left
-out: it alone is larger than all else.
+It holds no symbolic links. So a library lies under the name that programs look for (its soname).
+For each other name, linkers find a script that names it: `libengram.a` for `-lengram`, as the
+`libm.a` of glibc is a script. With the suffix `.so` it would be taken for a library.
+
+The static library is left out: it is larger than all else. `engram-mount` is a script of the
+package: the program without Python would have the engine in it once more, and make the wheel a
+sixth larger.
 
 The same files give the same wheel, byte by byte: members are sorted, and have one time.
 """
@@ -55,8 +58,6 @@ def assemble(built: Built, notices: str, folder: Path) -> Path:
         metadata.replace(own, own + f"License-File: {NOTICES}\n".encode()),
         mode,
     )
-    scripts = f"{about.removesuffix('.dist-info')}.data/scripts"
-    members |= {f"{scripts}/{each.name}": (each.read_bytes(), 0o755) for each in built.programs}
     members["engram/cluster/_cluster.abi3.so"] = (built.cluster.read_bytes(), 0o755)
     if built.preload is not None:
         name = f"engram/_native/{built.preload.name}"
@@ -83,8 +84,8 @@ def tree(prefix: Path) -> Members:
         found[f"engram/_native/{under}"] = (path.read_bytes(), path.stat().st_mode & 0o777)
     for link in links - set(versioned.values()):
         to = versioned[link.resolve()]
-        script = f"/* Wheels have no links: {link.name} is\n   another name. */\nINPUT({to.name})\n"
-        under = link.relative_to(prefix)
+        script = f"/* A wheel has no links; this stands for {link.name}. */\nINPUT({to.name})\n"
+        under = link.relative_to(prefix).with_suffix(".a")
         found[f"engram/_native/{under}"] = (script.encode(), 0o644)
     return found
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 BUILD = OUT / "build"
 PATIENCE = 3600
-PARTS = ("engram-mount", "engram-capi", "engram-cluster-c", "engram-cluster-python")
+OF_MUSL = "-DCACHELINE=128"
+"""`.cargo/config.toml` says it, too; cargo-zigbuild sets that variable itself."""
+PARTS = ("engram-capi", "engram-cluster-c", "engram-cluster-python")
 PRELOAD = "engram-preload"
 """It stands in for functions of glibc, so it is for glibc alone."""
 
@@ -37,8 +39,6 @@ class Built:
 
     bare: Path
     """The wheel as maturin makes it: the Python files and their natives."""
-    programs: list[Path]
-    """Programs without Python."""
     cluster: Path
     preload: Path | None
     prefix: Path
@@ -53,16 +53,19 @@ def environment(platform: Platform) -> dict[str, str]:
     # The last that fits counts: longer paths come after those that they begin with.
     ordered = sorted(names.items(), key=lambda pair: len(pair[0]))
     flags = [f"--remap-path-prefix={path}={name}" for path, name in ordered]
+    mapped = [f"-ffile-prefix-map={path}={name}" for path, name in ordered]
     if not platform.is_gnu:
         flags.append("-Ctarget-feature=-crt-static")  # else there are no shared libraries
     return os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "CARGO_TARGET_DIR": str(BUILD),
+        "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "1",  # smaller
         "CARGO_PROFILE_RELEASE_DEBUG": "0",
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(flags),
-        "CFLAGS": " ".join(f"-ffile-prefix-map={path}={name}" for path, name in ordered),
+        "CFLAGS": " ".join([*mapped, *([] if platform.is_gnu else [OF_MUSL])]),
         "PYO3_PYTHON": sys.executable,
+        "PYO3_BUILD_EXTENSION_MODULE": "1",  # it is loaded by Python, and not linked with it
     }
 
 
@@ -81,7 +84,6 @@ def build(platform: Platform) -> Built:
     run("sh", "capi/install.sh", str(made), str(prefix), around=around)
     return Built(
         bare=natives(platform, around),
-        programs=[made / "engram-mount"],
         cluster=made / "lib_cluster.so",
         preload=made / "libengram_preload.so" if platform.is_gnu else None,
         prefix=prefix,

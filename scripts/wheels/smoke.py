@@ -156,15 +156,20 @@ def preload(home: Path) -> None:
 
 
 def mount(home: Path) -> None:
-    """A pool shows as a folder, by the package and by the program without Python."""
-    program = Path(sys.executable).parent / "engram-mount"
-    told = subprocess.run([program, "--help"], check=False, capture_output=True, text=True)
-    assert "POOL" in told.stdout + told.stderr, told
+    """A pool shows as a folder, by the package and by `engram-mount`."""
+    program = str(Path(sys.executable).parent / "engram-mount")
+    told = subprocess.run([program], check=False, capture_output=True, text=True)
+    assert told.stderr.startswith("engram-mount: "), told
+    assert "engram-mount POOL DIR" in told.stderr, told
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        raise LackingError("the program runs; the kernel offers no FUSE here")
+        raise LackingError("engram-mount starts; the kernel offers no FUSE here")
     (home / "shown").mkdir()
     with engram.mount(home / "pool", home / "shown"):
         assert (home / "shown/run-17/log").read_bytes() == b"all is well"
+    said(program, str(home / "pool"), str(home / "shown"), "--read-only")
+    assert (home / "shown/run-17/log").read_bytes() == b"all is well"
+    engram.unmount(home / "shown")
+    assert not (home / "shown/run-17").exists()
 
 
 def library(home: Path) -> None:
