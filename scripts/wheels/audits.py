@@ -38,14 +38,15 @@ def problems(wheel: Path, platform: Platform) -> list[str]:
         folder = Path(made)
         with zipfile.ZipFile(wheel) as file:
             file.extractall(folder)
-        found = [*_size(wheel), *_tag(wheel, platform), *_abi(wheel), *_files(folder)]
+        found = [*of_size(wheel), *_tag(wheel, platform), *_abi(wheel), *of_files(folder)]
         preload = folder / "engram/_native/libengram_preload.so"
         if platform.is_gnu:
             found += _exports(preload)
         return found
 
 
-def _size(wheel: Path) -> Iterator[str]:
+def of_size(wheel: Path) -> Iterator[str]:
+    """Say that a wheel is too large."""
     size = wheel.stat().st_size
     if size > MOST_BYTES:
         yield f"{wheel.name} has {size >> 20} MiB, and may have {MOST_BYTES >> 20}: what has grown?"
@@ -70,11 +71,11 @@ def _tag(wheel: Path, platform: Platform) -> Iterator[str]:
     words = " ".join(said.split())
     if code or f'consistent with the following platform tag: "{platform.tag}"' not in words:
         older = re.search(r'platform tag: "(\w+)"', words)
-        if older is None or not _is_older(older[1], platform.tag):
+        if older is None or not is_older(older[1], platform.tag):
             yield f"auditwheel does not find {wheel.name} to be {platform.tag}:\n{said}"
 
 
-def _is_older(tag: str, than: str) -> bool:
+def is_older(tag: str, than: str) -> bool:
     """Tell whether a tag is of an older C library, which newer ones can do for."""
     shape = re.compile(r"(\w+?)_(\d+)_(\d+)_(\w+)")
     one, other = shape.fullmatch(tag), shape.fullmatch(than)
@@ -89,8 +90,10 @@ def _abi(wheel: Path) -> Iterator[str]:
         yield f"abi3audit finds calls outside of the stable ABI in {wheel.name}:\n{said}"
 
 
-def _files(folder: Path) -> Iterator[str]:
-    paths = [str(path).encode() for path in (Path.home() / ".cargo", Path.home() / ".rustup", ROOT)]
+def of_files(folder: Path) -> Iterator[str]:
+    """Name libraries that are not stripped, or that name a folder of this machine."""
+    places = (Path.home() / ".cargo", Path.home() / ".rustup", ROOT)
+    paths = [str(path).encode() for path in places]
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         data = file.read_bytes()
         name = file.relative_to(folder)
