@@ -2,8 +2,8 @@
 //! `catalog/lmdb/process.rs`), or, where that is asked for, without them.
 //!
 //! A mutex of musl has its words elsewhere than one of glibc, and LMDB cannot tell them apart. So
-//! LMDB's lock file has another layout with musl, which LMDB does tell: a catalog that a process with
-//! the one library has open is refused by those with the other.
+//! LMDB's lock file has another layout with musl, which LMDB does tell: a catalog that a process
+//! with the one library has open is refused by those with the other.
 
 use std::env;
 
