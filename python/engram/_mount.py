@@ -2,8 +2,8 @@
 
 It says "ready" on standard output once it serves, or, as JSON, why it does not.
 
-`engram-mount POOL DIR ...` as pip installs it is `program`: the same options as those of the program
-of that name, which needs no Python, and which `cargo build -p engram-mount` builds.
+`engram-mount POOL DIR ...`, as pip installs it, is `program`. It has the options of the program of
+that name, which needs no Python, and which `cargo build -p engram-mount` builds.
 """
 
 import json
