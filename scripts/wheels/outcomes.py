@@ -29,6 +29,7 @@ def run(*words: str, cwd: Path = Path("/")) -> str:
         cwd=cwd,
         env=around,
         check=False,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

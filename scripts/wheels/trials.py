@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import platform as machine
 import shutil
+import subprocess
 import sys
 import tempfile
 import venv
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from wheels import roots
 from wheels.outcomes import FailedError, SkippedError, run
+from wheels.platforms import OUT, PLATFORMS
 
 if TYPE_CHECKING:
     from wheels.platforms import Platform
@@ -33,19 +35,23 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is 
 FROM_C = """
 #include <engram.h>
 #include <stdio.h>
+#include <string.h>
 int main(int argc, char **argv) {
     engram_pool *pool;
     const char *path = argv[argc - 1];
-    if (engram_pool_create(path, 16 << 20, NULL, &pool) != 0 ||
-        engram_pool_close(pool) != 0 ||
-        engram_pool_open(path, ENGRAM_OPEN_MODE_READ, false, &pool) != 0) {
-        fprintf(stderr, "%s\\n", engram_last_error());
+    if ((strcmp(argv[1], "make") == 0 &&
+         (engram_pool_create(path, 16 << 20, NULL, &pool) != 0 || engram_pool_close(pool) != 0)) ||
+        engram_pool_open(path, ENGRAM_OPEN_MODE_READ_WRITE, false, &pool) != 0) {
+        printf("%s\\n", engram_last_error());
         return 1;
     }
     printf("%s\\n", engram_version());
+    fflush(stdout);
+    getchar(); /* until its input ends */
     return engram_pool_close(pool) != 0;
 }
 """
+"""Makes a pool, or opens one, and has it open until its input ends."""
 
 
 def try_wheel(wheel: Path, platform: Platform) -> None:
@@ -103,13 +109,42 @@ def _from_c(wheel: Path, platform: Platform) -> None:
         raise SkippedError("musl-gcc is missing: apt-get install musl-tools")
     with tempfile.TemporaryDirectory(prefix="engram-musl-", dir=MEMORY) as made:
         folder = Path(made)
-        with zipfile.ZipFile(wheel) as file:
-            file.extractall(folder)
-        prefix = folder / "engram/_native"
-        (folder / "main.c").write_text(FROM_C)
-        flags = [f"-I{prefix}/include", f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib"]
-        program = folder / "main"
-        run(compiler, str(folder / "main.c"), *flags, "-lengram", "-o", str(program))
-        told = run(str(program), str(folder / "pool")).strip()
+        program, pool = _compiled(compiler, wheel, folder / "musl"), str(folder / "pool")
+        told = run(str(program), "make", pool).strip()
         if told != version_of(wheel):
             raise FailedError(f"the C library says that it is {told}")
+        _refused_while_open(program, pool, folder / "gnu")
+
+
+def _refused_while_open(program: Path, pool: str, folder: Path) -> None:
+    """See that a program with glibc is refused while one with musl has the pool open."""
+    like = PLATFORMS["x86_64"]
+    wheel = next(OUT.glob(f"*{like.tag}.whl"), None)
+    if wheel is None:
+        raise SkippedError("its half with glibc: the wheel for x86_64 is not built")
+    other = _compiled("cc", wheel, folder)
+    with subprocess.Popen(
+        [program, "open", pool], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdin is not None  # noqa: S101 - for the checker of types
+        assert holder.stdout is not None  # noqa: S101 - likewise
+        holder.stdout.readline()
+        try:
+            told = run(str(other), "open", pool)
+        except FailedError as error:
+            told = str(error)
+        holder.stdin.close()
+    if "another C library (glibc, musl) has it open" not in told:
+        raise FailedError(f"glibc opened what musl has open: {told}")
+    run(str(other), "open", pool)
+
+
+def _compiled(compiler: str, wheel: Path, folder: Path) -> Path:
+    """Compile the C program with the library of a wheel."""
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(folder)
+    prefix = folder / "engram/_native"
+    (folder / "main.c").write_text(FROM_C)
+    flags = [f"-I{prefix}/include", f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib"]
+    run(compiler, str(folder / "main.c"), *flags, "-lengram", "-ldl", "-o", str(folder / "main"))
+    return folder / "main"
