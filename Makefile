@@ -2,7 +2,7 @@
 # bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster
 # bench-start evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate
 # model miri fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 fmt web
-# web-lint web-test clean help. Each sets up what it needs.
+# web-lint web-test wheels clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -28,7 +28,7 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster \
 	bench-start evaluate hot versus crash power stage-crash corrupt cluster cluster-faults \
 	simulate model miri fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 \
-	fmt web web-lint web-test clean
+	fmt web web-lint web-test wheels clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -243,6 +243,12 @@ web-test: $(BIN)/.built $(BIN)/.native web ## All tests of the page, in a browse
 	$(call step,Testing the page,$(BIN)/python -m pytest -q $(or $(ARGS),tests/web/test_page.py \
 		tests/web/whole.py))
 
+PLATFORMS ?= x86_64 aarch64 x86_64-musl aarch64-musl source
+wheels: $(BIN)/.wheels ## Wheels and source distribution, each tried (an hour; PLATFORMS="x86_64")
+	@test -f python/engram/web/page/index.html || $(MAKE) --silent web
+	$(call step,Building wheels into target/wheels/,env PYTHONPATH=scripts $(BIN)/python -m wheels \
+		$(PLATFORMS) $(ARGS))
+
 clean: ## Remove what the other verbs made, the demo's pool too
 	-@test ! -x $(BIN)/python || $(BIN)/python -m engram.demo --remove --out demo-out
 	rm -rf fuzz/target fuzz/tools fuzz/corpus fuzz/artifacts
@@ -335,6 +341,11 @@ target/tools/bin/fsx: VERSION := 0.3.2
 $(POSIX_SUITES):
 	$(call step,Installing $(@F) $(VERSION) (a minute),cargo install --quiet --locked \
 		--root target/tools $(@F) --version $(VERSION) 2>/dev/null)
+
+$(BIN)/.wheels: $(BIN)/.installed scripts/wheels/requirements.txt
+	$(call step,Installing zig and what looks through wheels (a minute),\
+		$(BIN)/pip install -q -r scripts/wheels/requirements.txt)
+	@touch $@
 
 $(BIN)/.docs: $(BIN)/.installed scripts/docsite/requirements.txt
 	$(call step,Installing Sphinx and Doxygen,\

@@ -1,7 +1,7 @@
 # The imported targets of an installed Engram:
 #
 #   engram::engram   the library, for C, and for C++20 by engram.hpp
-#   engram::static   the same, linked into the program
+#   engram::static   the same, linked into the program (from `make install`; a wheel has none)
 #   engram::pmemcpy  pMEMCPY's interface (C++17); with MPI, if the project has looked for it with
 #                    find_package(MPI) before, or it is found now
 get_filename_component(_engram_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
@@ -9,15 +9,20 @@ get_filename_component(_engram_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOL
 if(NOT TARGET engram::engram)
   add_library(engram::engram SHARED IMPORTED)
   set_target_properties(engram::engram PROPERTIES
-    IMPORTED_LOCATION "${_engram_prefix}/lib/libengram.so"
+    IMPORTED_LOCATION "${_engram_prefix}/lib/libengram.so.0"
     IMPORTED_SONAME "libengram.so.0"
     INTERFACE_INCLUDE_DIRECTORIES "${_engram_prefix}/include")
 
-  add_library(engram::static STATIC IMPORTED)
-  set_target_properties(engram::static PROPERTIES
-    IMPORTED_LOCATION "${_engram_prefix}/lib/libengram.a"
-    INTERFACE_INCLUDE_DIRECTORIES "${_engram_prefix}/include"
-    INTERFACE_LINK_LIBRARIES "gcc_s;util;rt;pthread;m;dl;c")
+  # In a wheel, this file is a script that names the shared library.
+  file(READ "${_engram_prefix}/lib/libengram.a" _engram_magic LIMIT 7)
+  if(_engram_magic STREQUAL "!<arch>")
+    add_library(engram::static STATIC IMPORTED)
+    set_target_properties(engram::static PROPERTIES
+      IMPORTED_LOCATION "${_engram_prefix}/lib/libengram.a"
+      INTERFACE_INCLUDE_DIRECTORIES "${_engram_prefix}/include"
+      INTERFACE_LINK_LIBRARIES "gcc_s;util;rt;pthread;m;dl;c")
+  endif()
+  unset(_engram_magic)
 
   add_library(engram::pmemcpy INTERFACE IMPORTED)
   set_target_properties(engram::pmemcpy PROPERTIES

@@ -1,10 +1,16 @@
 //! Sees to it that LMDB's C is built to call functions of this crate (`catalog/lmdb/wait.rs`,
 //! `catalog/lmdb/process.rs`), or, where that is asked for, without them.
+//!
+//! A mutex of musl has its words elsewhere than one of glibc, and LMDB cannot tell them apart. So
+//! LMDB's lock file has another layout with musl, which LMDB does tell: a catalog that a process
+//! with the one library has open is refused by those with the other.
 
 use std::env;
 
 const FLAGS: [&str; 3] =
     ["-Dpthread_mutex_lock=engram_mutex_lock", "-Dgetpid=engram_getpid", "-Dfcntl=engram_fcntl"];
+/// What musl's builds have beside these.
+const MUSL: &str = "-DCACHELINE=128";
 const PLAIN: &str = "ENGRAM_PLAIN_LMDB";
 
 fn main() {
@@ -21,7 +27,11 @@ fn main() {
     }
     let given: Vec<String> = names.iter().map(|name| variable(name)).collect();
     let is_given = |flag: &&str| given.iter().any(|all| all.split_whitespace().any(|f| f == *flag));
-    if FLAGS.iter().all(is_given) {
+    let mut wanted = FLAGS.to_vec();
+    if variable("CARGO_CFG_TARGET_ENV") == "musl" {
+        wanted.push(MUSL);
+    }
+    if wanted.iter().all(is_given) {
         println!("cargo::rustc-cfg=lmdb_waits");
     } else if variable(PLAIN) != "1" {
         println!(
@@ -30,7 +40,7 @@ fn main() {
              repository's .cargo/config.toml sets them where {own} is not set; a crate that \
              depends on this one does the same in its own), or set {PLAIN}=1 to build without \
              them",
-            FLAGS.join(" ")
+            wanted.join(" ")
         );
     }
 }

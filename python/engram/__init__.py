@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from engram import (
     _starting,  # noqa: F401 - first: it looks after Ctrl-C
     later,
+    natives,
     reflexes,
 )
 from engram._engram import DeviceInfo, NamespaceInfo, Posix, Space
@@ -89,7 +90,7 @@ if TYPE_CHECKING:
     from engram.verifying import Report, verify
     from engram.watch import Watch
 
-__version__ = "0.1.0"
+__version__ = natives.VERSION
 
 __all__ = [
     "AccessError",

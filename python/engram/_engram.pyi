@@ -12,6 +12,7 @@ from engram.housekeeping import Stats
 from engram.scope import Scope
 
 __all__ = [
+    "VERSION",
     "Allocation",
     "Batch",
     "DeviceInfo",
@@ -123,6 +124,8 @@ __all__ = [
     "view",
     "when_ended",
 ]
+
+VERSION: str
 
 _Path: TypeAlias = str | PathLike[str]
 _Device: TypeAlias = int | _Path | None

@@ -318,7 +318,7 @@ def _library() -> Path:
         remedy = f"{LIBRARY} names it, and `make` builds it"
     else:
         path = Path(_engram.__file__ or "").parent / _IN_PACKAGE
-        remedy = f"`make` builds it, or {LIBRARY} says where it is"
+        remedy = f"wheels for glibc have it, `make` builds it, or {LIBRARY} says where it is"
     if not path.is_file():
         raise NotFoundError(f"the library to preload is not at {path}: {remedy}")
     if re.search(r"[ :]", str(path)):

@@ -103,4 +103,8 @@ mod _engram {
     use crate::view::View;
     #[pymodule_export]
     use crate::watch::Watch;
+
+    /// The version of the package and of its engine, which `Cargo.toml` says alone.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

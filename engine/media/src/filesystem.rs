@@ -249,8 +249,9 @@ fn free_of(stat: &libc::statfs) -> u64 {
     if in_memory(stat.f_type as u64) && stat.f_blocks == 0 {
         return u64::MAX;
     }
+    // They are signed in glibc, and unsigned in musl.
     let block = if stat.f_frsize > 0 { stat.f_frsize } else { stat.f_bsize };
-    stat.f_bavail.saturating_mul(block.unsigned_abs())
+    stat.f_bavail.saturating_mul(block as u64)
 }
 
 /// Whether a filesystem with this magic number keeps its files in memory alone.

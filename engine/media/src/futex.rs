@@ -100,7 +100,7 @@ fn since_boot() -> Duration {
 
 fn timespec(time: Duration) -> libc::timespec {
     libc::timespec {
-        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: libc::c_long::from(time.subsec_nanos() as i32),
     }
 }

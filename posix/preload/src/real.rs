@@ -32,11 +32,9 @@ impl Real {
 }
 
 unsafe extern "C" {
-    /// The first entry of the linker's section `engram_real`, and what follows its last.
-    #[link_name = "__start_engram_real"]
-    static FIRST: *const c_void;
-    #[link_name = "__stop_engram_real"]
-    static END: *const c_void;
+    /// The first entry of the linker's section `engram_real`, and what follows the last one.
+    fn engram_entries() -> *const *const c_void;
+    fn engram_entries_end() -> *const *const c_void;
 }
 
 /// Where a call of a function of the C library keeps it.
@@ -51,7 +49,9 @@ pub fn find_all() {
 }
 
 fn entries() -> &'static [Entry] {
-    let (first, end) = ((&raw const FIRST).cast::<Entry>(), (&raw const END).cast::<Entry>());
+    // SAFETY: both only give an address.
+    let (first, end) = unsafe { (engram_entries(), engram_entries_end()) };
+    let (first, end) = (first.cast::<Entry>(), end.cast::<Entry>());
     // SAFETY: the linker has put the entries, and nothing else, between these two.
     unsafe { std::slice::from_raw_parts(first, end.offset_from_unsigned(first)) }
 }

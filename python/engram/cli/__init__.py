@@ -34,6 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         for module in ("typer", "rich"):
             library(module, "cli", "the command line")
     except UnsupportedError as error:
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        if words[:1] == ["config"]:  # who compiles C needs none of them
+            from engram import libraries  # noqa: PLC0415 - for this verb alone
+
+            libraries.main(words[1:])
         sys.stderr.write(f"engram: {error}\n")
         sys.exit(error.exit_code)
     from engram.cli.run import run  # noqa: PLC0415 - it imports them

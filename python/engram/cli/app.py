@@ -277,6 +277,7 @@ SECTIONS = {
             "Make a pool of an earlier format one of this engram's; run it again if it was "
             "interrupted."
         ),
+        "config": "Tell a compiler where the C library of this installation is.",
         "doctor": "Tell what a folder, or a pool's devices, give to a pool, and how to get more.",
         "demo": (
             "Run a small simulation in several processes, kill one, and check that nothing is lost."

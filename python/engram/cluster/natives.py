@@ -12,7 +12,7 @@ else:
     except ImportError as error:
         message = (
             f"clusters need the module engram.cluster._cluster, which cannot be loaded ({error}): "
-            "`make cluster` builds it"
+            "a wheel has it, and `make cluster` builds it in a clone"
         )
         raise UnsupportedError(message) from None
 

@@ -599,7 +599,7 @@ pub(super) fn is_in_memory(file: &File) -> bool {
         libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr());
         about.assume_init()
     };
-    about.f_type == libc::TMPFS_MAGIC
+    about.f_type as u64 == libc::TMPFS_MAGIC as u64 // signed in glibc alone
 }
 
 /// The system's page size.

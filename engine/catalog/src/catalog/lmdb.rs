@@ -546,7 +546,11 @@ fn error(what: impl Display, rc: c_int) -> Error {
         ffi::MDB_READERS_FULL => (Kind::Busy, "too many threads read at once; end some"),
         ffi::MDB_BAD_VALSIZE => (Kind::Argument, "keys have 1 to 511 bytes, values up to 4 GiB"),
         ffi::MDB_BAD_TXN => (Kind::Os, "the transaction failed before; drop it and begin again"),
-        ffi::MDB_VERSION_MISMATCH => (Kind::Format, "another version of LMDB made this catalog"),
+        ffi::MDB_VERSION_MISMATCH => (
+            Kind::Format,
+            "another version of LMDB made this catalog, or a program with another C library \
+             (glibc, musl) has it open: wait until that ends, or use one library for all",
+        ),
         ffi::MDB_PANIC => (Kind::Corrupt, "an earlier failure; close the pool and open it again"),
         _ => (Kind::Corrupt, "the catalog is damaged; run verify"),
     };
