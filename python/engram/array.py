@@ -213,11 +213,11 @@ class Array(Handle, NDArrayOperatorsMixin):
         return _engram.view(self._namespace, self._id, self._dtype, self._shape, mode == "r+")
 
     def decoded(self) -> Decoded:
-        """Give the values as they are meant, by what the attributes say; nothing is read yet.
+        """Give the values as the array's attributes describe them; nothing is read yet.
 
-        That is, by the CF conventions: `scale_factor` and `add_offset` applied, missing values NaN
-        (`_FillValue`, `missing_value`, outside `valid_range`), numbers of "days since" some day as
-        times. Without such attributes they are the values that are stored.
+        The CF conventions say how: `scale_factor` and `add_offset` are applied; missing values
+        (`_FillValue`, `missing_value`, outside `valid_range`) are NaN; numbers of "days since" some
+        day are times. Without such attributes they are the values that are stored.
 
         Raises
         ------

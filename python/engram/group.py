@@ -252,11 +252,11 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         (default float64, where there is no data). A `str`, an array of `StringDType` and an object
         array of only `str` are kept as strings of variable length. `dims` names the dimensions.
         With `overwrite`, an object of that name is replaced, at once for all. `device` is the path
-        or index of a device of the pool. `index` says when queries find it by its attributes:
-        "sync", "async" or "none" (`IndexMode`); as the group says, if it is not given. With
-        `read_only`, changes of it are refused from the beginning (`Array.read_only`). `scope` says
-        who sees it: "private" the user alone, "shared" all who share the namespace; those who see
-        its group, if it is not given.
+        or index of a device of the pool. `index` is when the attributes enter the index: "sync",
+        "async" or "none" (`IndexMode`); the default is the group's mode. With `read_only`, the
+        array cannot be changed once it is made (`Array.read_only`). `scope` is who sees it:
+        "private" the user alone, "shared" all who share the namespace; the default is all who see
+        its group.
 
         With `chunks`, the shape of a chunk (True chooses one), the array is kept in chunks
         (`ChunkedArray`): it can be resized and appended to, and each chunk is encoded as `codec`

@@ -72,10 +72,11 @@ def import_file(
     slices
         Slices of dimensions: ``"time=0:10"``, several of these, or ``{"time": slice(0, 10)}``.
     index
-        When the arrays are indexed: "sync", "async" or "none"; if not given, as the group says.
+        When the arrays are indexed: "sync", "async" or "none"; the default is the group's mode.
     chunks, codec
-        With ``"keep"``, what is in chunks in the file is so here; with True, every array is.
-        `codec` is as `Group.create_array` has it.
+        By default, each array is in one piece, and compressed data are unpacked. With ``"keep"``,
+        the arrays that the file has in chunks keep them; with True, every array is in chunks.
+        `codec` says how chunks are compressed, as in `Group.create_array`.
     progress
         Called after each piece read.
 
@@ -137,7 +138,7 @@ def import_files(
 
     A file's group is named after it, without its suffix. Where two such names are the same, all
     files are named by their paths relative to the folder that they have in common; each report
-    has its `group`. A file that cannot be imported is told of and does not keep the others.
+    has its `group`. A file that cannot be imported is reported, and the others are imported.
 
     Parameters
     ----------
