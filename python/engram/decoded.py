@@ -1,4 +1,4 @@
-"""Values as they are meant: packed ones unpacked, missing ones NaN, numbers of times as times.
+"""Values as attributes describe them: packed ones unpacked, missing ones NaN, times from numbers.
 
 What is stored stays as it is. `Encoding` is what an array's attributes say of it by the CF
 conventions, and `Decoded` an array seen through that: it reads and decodes what is asked for, and
@@ -220,7 +220,7 @@ def numbers(value: object) -> list[Any]:
 
 
 class Decoded(NDArrayOperatorsMixin):
-    """An array as its values are meant; `array.decoded()` gives it.
+    """An array's values as its attributes describe them; `array.decoded()` gives it.
 
     It reads when it is indexed or computed with, and decodes what it reads: `d[2:5]`, `d.mean()`,
     `np.asarray(d)`, `d - 273.15` are numpy's. What the attributes say was looked at once.

@@ -51,8 +51,9 @@ def import_file(
     codec: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> ImportReport:
-    """Import a file's whole tree into a group: all of it, or none of it.
+    """Import a file's tree into a group. If the import fails, nothing of the file is in the group.
 
+    What a pool cannot hold is left out, and the report's `left_out` names it.
     The format is found by the file's content, not its name: netCDF (classic, 64-bit, netCDF-4),
     HDF5, and what else is registered under the entry point group ``engram.formats``. Values stay
     as they are in the file, neither masked nor scaled; dimension names become `dims`;
@@ -134,7 +135,7 @@ def import_files(
     codec: str | None = None,
     progress: Callable[[FilesProgress], None] | None = None,
 ) -> list[ImportReport | ImportFailure]:
-    """Import many files, each into a group of its own: each as a whole, or nothing of it.
+    """Import many files, each into a group of its own, as `import_file` does.
 
     A file's group is named after it, without its suffix. Where two such names are the same, all
     files are named by their paths relative to the folder that they have in common; each report
