@@ -185,3 +185,23 @@ def test_a_dimension_with_a_variable_of_its_name_and_two_axes_is_noted(
     engram.import_file(tmp_path / "x.nc", pool)
     report = engram.export_file(pool, tmp_path / "x.h5")
     assert {e.path for e in report.noted if e.what == "dimensions"} >= {"/v"}
+
+
+def test_a_part_of_a_file_has_the_scales_that_lie_in_it(pool: engram.Pool, tmp_path: Path) -> None:
+    from engram.compat import h5py as names  # noqa: PLC0415 - the one test that needs it
+
+    with names.File(pool) as file:
+        file["g/x"], file["outside"] = np.arange(3.0), np.arange(2.0)
+        file["g/x"].make_scale("longitude")
+        file["outside"].make_scale()
+        made = file.create_dataset("g/v", data=np.zeros((2, 3)))
+        made.dims[0].attach_scale(file["outside"])
+        made.dims[1].attach_scale(file["g/x"])
+    report = engram.export_file(pool["g"], tmp_path / "part.h5")
+    assert [(e.path, e.what) for e in report.noted] == [("/v", "dimension scale outside")]
+    with h5py.File(tmp_path / "part.h5") as file:
+        assert [len(dim) for dim in file["v"].dims] == [0, 1]
+        assert file["v"].dims[1][0].name == "/x"
+    engram.export_file(pool, tmp_path / "whole.h5")
+    with h5py.File(tmp_path / "whole.h5") as file:
+        assert [dim[0].name for dim in file["g/v"].dims] == ["/outside", "/g/x"]

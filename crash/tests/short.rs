@@ -16,7 +16,7 @@ fn main() -> ExitCode {
 }
 
 /// cargo builds no library that a test preloads: it is asked for here, unless one is named. It has
-/// the features of all tests (`tests/programs.py`), so that what they have built is not built again.
+/// the features of all tests (`tests/programs.py`): what they have built is not built again.
 fn build_the_library() {
     if std::env::var_os("ENGRAM_PRELOAD_LIBRARY").is_some() {
         return;

@@ -270,7 +270,9 @@ class Array(Handle, NDArrayOperatorsMixin):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Without a copy, where that can be: read-only, on the pool's own memory."""
         text = self._dtype.kind == "T"
-        if copy is False and (text or _engram.object_info(self._namespace, self._id).inline):
+        if copy is False and text:
+            raise ArgumentError("strings cannot be had without a copy: leave copy=False out")
+        if copy is False and _engram.object_info(self._namespace, self._id).inline:
             raise ArgumentError(
                 "this array lies in the catalog and cannot be had without a copy: leave copy=False "
                 'out, or use view("r+"), which moves it'

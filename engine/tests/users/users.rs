@@ -27,6 +27,53 @@ fn use_all(realm: &Realm, tag: u64) {
     churn(realm, 1);
 }
 
+/// Root copies a user's pool, and the user may do with the copy what the pool's owner may.
+#[test]
+fn what_root_backs_up_is_its_owners() {
+    let test = "what_root_backs_up_is_its_owners";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = folder_of(ALICE);
+        let (path, copy) = (dir.path().join("pool"), dir.path().join("copy"));
+        fork(|_| {
+            become_user(ALICE, TEAM);
+            let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
+            let pool = Pool::create(&path, &options).unwrap();
+            put(&pool.realm("default").unwrap(), "mine", &filled(1, 1, MIB / 8));
+        })
+        .finish();
+        let pool = Pool::open(&path, Mode::Read, true).unwrap();
+        engram::backup(&pool, &copy, true).unwrap();
+        pool.close();
+        for name in ["", "pool.toml", "ns"] {
+            let (of, like) = (copy.join(name).metadata().unwrap(), path.join(name));
+            let like = like.metadata().unwrap();
+            assert_eq!((of.uid(), of.gid(), of.mode()), (ALICE, TEAM, like.mode()), "{name:?}");
+        }
+        fork(|_| {
+            become_user(ALICE, TEAM);
+            let (pool, realm) = realm_of(&copy, "default");
+            assert_eq!(check(&view(&realm, "mine")), (1, 1));
+            pool.create_namespace("more", 0o700, None, None).unwrap();
+            pool.remove_namespace("more").unwrap();
+            drop(realm);
+            pool.close();
+            Pool::destroy(&copy).unwrap();
+        })
+        .finish();
+        assert!(!copy.exists());
+
+        // A folder that was made for the copy keeps its owner.
+        std::fs::create_dir(&copy).unwrap();
+        std::os::unix::fs::chown(&copy, Some(BOB), Some(BOB)).unwrap();
+        let pool = Pool::open(&path, Mode::Read, true).unwrap();
+        engram::backup(&pool, &copy, true).unwrap();
+        assert_eq!(copy.metadata().unwrap().uid(), BOB);
+    });
+}
+
 /// Root uses a user's realm and leaves nothing in it that the user cannot use.
 #[test]
 fn what_root_makes_in_a_users_realm_is_the_users() {

@@ -32,6 +32,9 @@ use engram_base::error::{Error, Result};
 use engram_base::fail;
 use engram_base::id::Oid;
 use engram_catalog::{Catalog, Filling, ReadTxn, Table};
+use engram_files::folder;
+use engram_files::paths;
+use engram_files::pool_file::{CREATING, POOL_FILE};
 use engram_ops::chunk_rows;
 use engram_realm::{Setup, USED};
 use engram_records::extent::Extent;
@@ -262,4 +265,16 @@ fn sync_folders(folder: &Path) -> Result<()> {
         }
     }
     File::open(folder).and_then(|file| file.sync_all()).map_err(refused)
+}
+
+/// Gives what lies around the namespaces of a pool that is being made to whom it belongs in another
+/// one, with its mode. Each pool is a folder and a uuid.
+fn hand_over(made: (&Path, &str), other: (&Path, &str)) -> Result<()> {
+    let inner = paths::NAMESPACES;
+    for (from, to) in [(inner, inner), (other.1, made.1), (POOL_FILE, CREATING)] {
+        if other.0.join(from).exists() && made.0.join(to).exists() {
+            folder::like_another(&made.0.join(to), &other.0.join(from))?;
+        }
+    }
+    folder::like_another(made.0, other.0)
 }

@@ -26,13 +26,15 @@
 //! The process holds its realm open all the while: a fork in another thread waits for the end.
 
 use engram_realm::space;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::left_out::{LeavingOut, LeftOut, is_damage, shown};
+use super::left_out::{LeavingOut, LeftOut, ROOT, is_damage, shown};
 use super::spans::{NewSpans, lay_out};
 use super::{
-    MOVES, MovedValue, check_places, finish_catalog, id_of, rewrite_rows, rewrite_space,
+    MOVES, MovedValue, check_places, finish_catalog, hand_over, id_of, rewrite_rows, rewrite_space,
     settled_head, sync_folders, values,
 };
 use crate::verify::check_pages;
@@ -43,6 +45,7 @@ use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::scope::Scope;
 use engram_base::telemetry::operation;
+use engram_base::user;
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{Catalog, Headroom, Table};
 use engram_files::paths;
@@ -129,6 +132,7 @@ pub fn backup_with(pool: &Pool, dest: &Path, options: BackupOptions) -> Result<B
             step!("backup.namespace");
         }
         leaving.refuse_nothing(report.realms, &report.left_out)?;
+        hand_over_by_root((dest, &file.uuid), (pool.path(), &source.uuid))?;
         if mount.durable {
             sync_folders(dest)?;
         }
@@ -137,6 +141,20 @@ pub fn backup_with(pool: &Pool, dest: &Path, options: BackupOptions) -> Result<B
         step!("backup.named");
         Ok(report)
     })
+}
+
+/// What root copies stays its owner's. A folder that somebody else has made for the copy keeps its
+/// owner.
+fn hand_over_by_root(copy: (&Path, &str), pool: (&Path, &str)) -> Result<()> {
+    let owner = |path: &Path| -> Result<u32> {
+        let meta = fs::metadata(path)
+            .map_err(|e| Error::os(format!("looking whose {} is", path.display()), &e))?;
+        Ok(meta.uid())
+    };
+    if user::current() == ROOT && owner(pool.0)? != ROOT && owner(copy.0)? == ROOT {
+        hand_over(copy, pool)?;
+    }
+    Ok(())
 }
 
 /// One backup.

@@ -16,7 +16,7 @@ use engram_base::scope::Scope;
 use engram_base::user;
 use engram_files::paths;
 
-const ROOT: u32 = 0;
+pub(super) const ROOT: u32 = 0;
 
 /// A part of a pool that was left out, since it is damaged, or cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq)]

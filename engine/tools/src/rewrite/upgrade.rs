@@ -54,7 +54,7 @@ use engram_base::telemetry::operation;
 use engram_base::user;
 use engram_files::folder;
 use engram_files::paths;
-use engram_files::pool_file::{CREATING, FORMAT, POOL_FILE, PoolFile, beside, real_path};
+use engram_files::pool_file::{FORMAT, POOL_FILE, PoolFile, beside, real_path};
 use engram_files::upgrading::Upgrading;
 use engram_media::filesystem::{self, Mount};
 use engram_pool::Pool;
@@ -234,7 +234,7 @@ impl Work<'_> {
             namespace::create_default(self.dest, self.new)?;
         }
         if let Some(replaced) = replaced {
-            self.hand_over(replaced)?;
+            hand_over((self.dest, &self.new.uuid), (replaced, &self.new.uuid))?;
         }
         if self.mount.durable {
             sync_folders(self.dest)?;
@@ -249,17 +249,6 @@ impl Work<'_> {
         }
         step!("upgrade.verified");
         Ok(report)
-    }
-
-    /// Gives what lies around the namespaces to whom it belongs in the earlier pool, with its mode.
-    fn hand_over(&self, replaced: &Path) -> Result<()> {
-        let (inner, spans) = (paths::NAMESPACES, self.new.uuid.as_str());
-        for (from, to) in [(inner, inner), (spans, spans), (POOL_FILE, CREATING)] {
-            if replaced.join(from).exists() && self.dest.join(to).exists() {
-                folder::like_another(&self.dest.join(to), &replaced.join(from))?;
-            }
-        }
-        folder::like_another(self.dest, replaced)
     }
 
     /// Says of what is wrong with the earlier pool what to do; any other error is what it was.

@@ -60,7 +60,7 @@ def scales(tree: Tree) -> Scales:
             found.names[item.path] = str(item.origin["scale"] or "")
         told = item.origin.get("scales")
         if isinstance(told, list) and len(told) == len(item.shape):
-            _as_told(found, items, item, told)
+            _as_told(found, items, item, told, tree)
         elif item.dims and "labels" not in item.origin and item.path not in found.names:
             _by_names(found, items, item, tree)
     for group in tree.groups:
@@ -83,16 +83,23 @@ def dimension(items: dict[str, Item], path: str, name: str) -> tuple[str, bool] 
     """Return the group that a dimension of an array belongs to, and whether it is unlimited."""
     while path:
         path = path.rpartition("/")[0]
-        told = items[path].origin.get("dimensions")
+        group = items.get(path)
+        told = group.origin.get("dimensions") if group is not None else None
         if isinstance(told, dict) and isinstance(told.get(name), dict):
             return path, bool(told[name].get("unlimited"))
     return None
 
 
-def _as_told(found: Scales, items: dict[str, Item], item: ArrayItem, told: list[Any]) -> None:
-    """Take an array's scales as they were in its file."""
+def _as_told(
+    found: Scales, items: dict[str, Item], item: ArrayItem, told: list[Any], tree: Tree
+) -> None:
+    """Take an array's scales as they were in its file, of which the tree may be a part."""
     root = import_root(items, item.path)
-    axes = [[f"{root}{name}".strip("/") for name in names if name] for names in told]
+    is_part = not root and "source" not in tree.root.origin
+    axes = [
+        [_within(tree.name, name) if is_part else f"{root}{name}".strip("/") for name in names]
+        for names in ([name for name in each if name] for each in told)
+    ]
     found.attached[item.path] = axes
     for length, paths in zip(item.shape, axes, strict=True):
         for path in paths:
@@ -100,6 +107,16 @@ def _as_told(found: Scales, items: dict[str, Item], item: ArrayItem, told: list[
                 known = dimension(items, path, path.rpartition("/")[2])
                 if known is not None:
                     found.bare[path] = length, known[1]
+
+
+def _within(part: str, name: str) -> str:
+    """Return a path of a file as a path of a part of it, whose own path ends as it does there."""
+    path, names = name.strip("/"), part.split("/")
+    for first in range(len(names)):
+        begun = "/".join(names[first:]) + "/"
+        if path.startswith(begun):
+            return path.removeprefix(begun)
+    return path
 
 
 def _by_names(found: Scales, items: dict[str, Item], item: ArrayItem, tree: Tree) -> None:
