@@ -114,7 +114,7 @@ public:
     template <Stored T>
     bool holds() const { return engram_dtype_equal(engram_object_dtype(get()), dtype<T>::get()); }
 
-    // Copies a box out, or in, in place and without a lock. Others may store disjoint boxes at once.
+    // Copies a box out, or in, in place, with no lock. Others may store disjoint boxes at once.
     template <Stored T>
     void load(const Shape &offsets, const Shape &counts, std::span<T> data) const {
         expect<T>(offsets, counts);
@@ -250,7 +250,7 @@ std::vector<std::string> texts_of(Call &&call) {
     return all;
 }
 
-struct Watch { // paths of what comes; none if nothing has in so many seconds, or after a signal
+struct Watch { // paths of what has come; none if the time is up, or after a signal
     Owned<engram_watch, engram_watch_free> handle;
     std::vector<std::string> wait(double seconds = -1.0) const {
         return texts_of([&](auto **out) { return engram_watch_wait(handle.get(), seconds, out); });
