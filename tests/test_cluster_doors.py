@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import typing
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -217,6 +218,7 @@ def test_an_array_is_sealed_by_publish(rig: Rig) -> None:
         ("compact", "engram://job"),
         ("mount", "engram://job", "/mnt"),
         ("stage", "in", "engram://job", "name", "/src"),
+        ("stage", "out", "engram://job", "name", "--to", "/copy"),
         ("index", "engram://job"),
         ("ns", "engram://job"),
         ("watch", "engram://job", "n > 1"),
@@ -246,6 +248,28 @@ def test_every_verb_of_a_pool_is_done_or_refused(rig: Rig) -> None:
             known.add(name)
     known.remove("run")  # its pools have prefixes
     assert known <= set(_MODULES) | set(_INSTEAD), known - set(_MODULES) - set(_INSTEAD)
+
+
+def test_help_names_a_cluster_where_the_verb_takes_one() -> None:
+    from engram.cli.app import VERBS, app, module_of  # noqa: PLC0415
+    from engram.cli.over_nodes import _MODULES  # noqa: PLC0415
+
+    for verb in VERBS:
+        __import__(module_of(verb))
+    told = set()
+    for command in app.registered_commands:
+        assert command.callback is not None
+        hints = typing.get_type_hints(command.callback, include_extras=True)
+        for argument in getattr(hints.get("pool"), "__metadata__", ()):
+            if "a cluster, engram://" in (argument.help or ""):
+                told.add(command.name or command.callback.__name__)
+    assert told == set(_MODULES)
+
+
+def test_arrays_of_a_cluster_go_out_by_an_export(rig: Rig) -> None:
+    rig.serve(0)
+    told = said("stage", "out", "engram://job", "run/T", "--to", "/copy", code=21)
+    assert "`engram export engram://job PATH FILE`" in told
 
 
 def test_what_cannot_be_meant_is_refused_by_name(rig: Rig, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Every error is named, tells the value and the remedy, and is a built-in exception too."""
 
+import errno
 import os
 import pickle
 import re
@@ -15,6 +16,7 @@ from tblib.pickling_support import pickle_exception
 
 import engram
 from engram import errors
+from engram._engram import kinds
 
 BASES: dict[str, tuple[type[BaseException], ...]] = {
     "NotFoundError": (KeyError,),
@@ -63,6 +65,24 @@ def test_exit_codes_are_the_engines() -> None:
     del codes["PoolNotFoundError"]
     codes["EngramError"] = engram.EngramError.exit_code
     assert sorted(codes.values()) == list(range(10, 27))
+
+
+def test_the_conventions_list_each_kind_as_the_engine_has_it() -> None:
+    root = Path(__file__).resolve().parents[1]
+    page = (root / "docs/c-conventions.md").read_text(encoding="utf-8")
+    header = (root / "capi/include/engram.h").read_text(encoding="utf-8")
+    row = r"^\| (\d+) \| `(\w+)` \| `\w+` \| `(\w+)` \| `(\w+)` \| (\d+) \|"
+    told = re.findall(row, page, re.MULTILINE)
+    statuses = dict(re.findall(r"ENGRAM_STATUS_(\w+) = (\d+),", header))
+    assert {name: number for number, name, *_ in told} == {
+        name: number for name, number in statuses.items() if number != "0"
+    }
+    assert [(int(number), name, int(code)) for number, _, name, _, code in told] == [
+        (number, name, code) for number, name, code, _ in kinds()
+    ]
+    assert [getattr(errno, name) for *_, name, _ in told] == [number for *_, number in kinds()]
+    for name, number in re.findall(r"^\| `(\w+)` \| (\d+), `", page, re.MULTILINE):
+        assert getattr(errors, name).exit_code == int(number) + 9
 
 
 def test_os_errors_have_an_errno() -> None:

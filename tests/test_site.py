@@ -137,6 +137,19 @@ def test_comments_of_headers_become_documentation() -> None:
     assert "cbindgen" not in c_pages.beginning("engram_cluster.h")
 
 
+def test_each_function_of_c_stands_under_one_heading() -> None:
+    header = (c_pages.INCLUDE / c_pages.GROUPED).read_text(encoding="utf-8")
+    name = r"(?m)^[^/\n]*?\b(engram_\w+)\("
+    grouped = c_pages.by_section(header)
+    assert sorted(re.findall(name, grouped)) == sorted(re.findall(name, header))
+    parts = {part.split("\n")[0]: part for part in grouped.split("// \\defgroup ")[1:]}
+    assert len(parts) == len(c_pages.SECTIONS)
+    assert all(re.search(name, part.split("// @}")[0]) for part in parts.values())
+    assert "engram_pool_create(" in parts["c_pools Pools"]
+    with pytest.raises(ValueError, match="0 headings"):
+        c_pages.section_of("// What is this?\nint engram_unheard_of(void);")
+
+
 def test_drawings_have_a_text_and_colours_of_both_themes() -> None:
     drawings = sorted((structure.DOCS / "concepts/images").glob("*.svg"))
     shown = "".join(

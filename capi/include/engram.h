@@ -2,16 +2,16 @@
 //
 // Generated of capi/src by cbindgen: do not edit. The contract of all functions:
 //
-// - A function that can fail returns a status, 0 where all is well, and sets its outputs, which
-//   come last, only then; engram_last_error() says what was wrong, in the same thread.
+// - A function that can fail returns a status, which is 0 on success. It sets its outputs, which
+//   come last, only then. After an error, engram_last_error() says what was wrong, in that thread.
 // - A handle that a function gives is freed by its own function, whose name ends with _free, or by
-//   the one that ends what it stands for. Strings and arrays that a handle gives are the handle's;
-//   those that are "to be freed" go to engram_string_free().
-// - Strings are UTF-8 and end with NUL; paths of the filesystem are any bytes.
-// - NULL stands for "none" where a function says so, and is refused elsewhere.
-// - Handles may be used by any thread; a handle that is freed, or options and structures that are
-//   changed, by one at a time. Batches and locks belong to their thread. In a forked child, pools,
-//   groups, objects and views stay good.
+//   the function that ends it, such as engram_pool_close(). Strings and arrays that a handle gives
+//   belong to the handle. Those that are "to be freed" go to engram_string_free().
+// - Strings are UTF-8 and end with NUL. Paths of the filesystem are any bytes.
+// - NULL means "none" where a function says so, and is refused elsewhere.
+// - Several threads may use the same handle at the same time. A call that frees a handle, or
+//   changes options or a structure, must be the only one that uses it at that moment. Batches and
+//   locks belong to their thread. In a forked child, pools, groups, objects and views stay valid.
 
 
 
@@ -22,11 +22,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What a call came to: 0, or the number of the kind of its error, by what the caller can do.
+// The result of a call: 0, or the number of the kind of its error, by what the caller can do about
+// it.
 //
 // The numbers are those of the engine's one table, which only ever grows at its end.
 typedef enum {
-  // It was done.
+  // The call has succeeded.
   ENGRAM_STATUS_OK = 0,
   // No such pool, namespace, group, object or attribute.
   ENGRAM_STATUS_NOT_FOUND = 1,
@@ -40,33 +41,34 @@ typedef enum {
   ENGRAM_STATUS_READ_ONLY = 5,
   // An ill-formed query.
   ENGRAM_STATUS_QUERY = 6,
-  // What is on media is not what was written.
+  // The bytes on the media are not those that were written.
   ENGRAM_STATUS_CORRUPT = 7,
-  // Somebody else holds or changed it.
+  // Another process or thread holds it, or has changed it.
   ENGRAM_STATUS_BUSY = 8,
-  // Not a pool, half-created, newer.
+  // Not a pool; a pool whose creation was not finished, or of a newer version.
   ENGRAM_STATUS_FORMAT = 9,
-  // A name that cannot be a name.
+  // The name is not valid.
   ENGRAM_STATUS_INVALID_NAME = 10,
-  // A dtype, shape, value, pointer or handle that does not fit.
+  // A dtype, shape, value, pointer or handle is not valid here.
   ENGRAM_STATUS_ARGUMENT = 11,
-  // A filesystem or environment that cannot carry a pool.
+  // The filesystem or environment cannot carry a pool.
   ENGRAM_STATUS_UNSUPPORTED = 12,
-  // The operating system failed in a way that has no kind of its own; or a defect of the engine.
+  // The operating system failed in a way that has no kind of its own, or the engine has a
+  // defect.
   ENGRAM_STATUS_OS = 13,
-  // A commit whose last sync failed: what it changed may be durable, or not. Close the pool, run
-  // `engram verify`, look whether the change is there, and repeat it if it is not.
+  // The last sync of a commit failed, so the change may be there or not. Close the pool, run
+  // `engram verify`, check whether the change is there, and repeat it if it is not.
   ENGRAM_STATUS_COMMIT_UNCERTAIN = 14,
-  // The pool's files were removed under this process: what it holds goes with the last one that
-  // maps it.
+  // The pool's files were removed while this process had it open. Its values are lost when no
+  // process maps them any more.
   ENGRAM_STATUS_POOL_GONE = 15,
-  // Nobody but its owner may enter the namespace, so nobody would read what is published there.
+  // Only its owner may enter the namespace, so nobody would read what is published there.
   ENGRAM_STATUS_CLOSED_NAMESPACE = 16,
   // A loss of power may have damaged the pool, and nobody has verified it since.
   ENGRAM_STATUS_UNVERIFIED = 17,
 } engram_status;
 
-// The types of numbers, native byte order.
+// The types of numbers, in native byte order.
 typedef enum {
   // None of these: a structure, strings, dates, another byte order.
   ENGRAM_SCALAR_OTHER = 0,
@@ -112,13 +114,14 @@ typedef enum {
   ENGRAM_MEMBER_KIND_BLOB = 3,
   // An array of strings of variable length.
   ENGRAM_MEMBER_KIND_STRINGS = 4,
-  // An array or a blob: which of them was not looked at.
+  // An array or a blob; the list does not say which.
   ENGRAM_MEMBER_KIND_OBJECT = 5,
 } engram_member_kind;
 
-// What a pool survives.
+// What a pool must survive.
 typedef enum {
-  // What its filesystem does: tmpfs the process's death, others the loss of power.
+  // As much as the filesystem allows: on tmpfs the death of any process, on others the loss of
+  // power.
   ENGRAM_SURVIVES_AUTO = 0,
   // The death of any process.
   ENGRAM_SURVIVES_PROCESS = 1,
@@ -126,19 +129,19 @@ typedef enum {
   ENGRAM_SURVIVES_SYSTEM = 2,
 } engram_survives;
 
-// When an object's attributes come into the index.
+// When the attributes of an object are indexed.
 typedef enum {
-  // As its group says.
+  // As the object's group says.
   ENGRAM_INDEXING_INHERITED = 0,
-  // In the commit that makes it.
+  // In the commit that makes the object.
   ENGRAM_INDEXING_SYNC = 1,
-  // Soon after.
+  // Soon after that commit.
   ENGRAM_INDEXING_ASYNC = 2,
-  // Never: queries see what is built in alone.
+  // Never: queries find the object by its built-in fields only.
   ENGRAM_INDEXING_NEVER = 3,
 } engram_indexing;
 
-// What may be done with a pool.
+// What a program may do with a pool.
 typedef enum {
   // Reading.
   ENGRAM_OPEN_MODE_READ = 0,
@@ -146,21 +149,21 @@ typedef enum {
   ENGRAM_OPEN_MODE_READ_WRITE = 1,
 } engram_open_mode;
 
-// When what is stored is made durable, where the pool promises that it survives a loss of power.
+// When stored values are made durable, in a pool that survives a loss of power.
 typedef enum {
-  // Once, after all of it has been copied.
+  // Once, after all values have been copied.
   ENGRAM_FLUSH_ONCE = 0,
-  // Piece by piece, as it is copied.
+  // Piece by piece, while they are copied.
   ENGRAM_FLUSH_AS_WRITTEN = 1,
 } engram_flush;
 
-// Space of the pool that is being filled, and becomes an array, or is given back.
+// Space of the pool that a program fills. It then becomes an array, or is given back.
 typedef struct engram_allocation engram_allocation;
 
-// An attribute's value, as it was when it was asked for.
+// The value of an attribute at the moment when it was asked for.
 typedef struct engram_attribute engram_attribute;
 
-// A batch that runs in the thread that began it.
+// A batch, which runs in the thread that began it.
 typedef struct engram_batch engram_batch;
 
 // The type of the items of an array or an attribute.
@@ -169,14 +172,14 @@ typedef struct engram_dtype engram_dtype;
 // A group.
 typedef struct engram_group engram_group;
 
-// Names or paths, each with an id where it has one.
+// Names or paths, each with an id if it has one.
 typedef struct engram_list engram_list;
 
 // A lock that is held.
 typedef struct engram_lock engram_lock;
 
-// An array or a blob. Its type and shape are those that it had when the handle was made, or
-// refreshed; it never gets another type.
+// An array or a blob. Its type and shape are those of the moment when the handle was made or
+// refreshed. The type of an object never changes.
 typedef struct engram_object engram_object;
 
 // How an array or a blob is made.
@@ -188,26 +191,26 @@ typedef struct engram_pool engram_pool;
 // How a pool is made.
 typedef struct engram_pool_options engram_pool_options;
 
-// A value as memory. It stays what it is until the view is freed, whatever becomes of the object,
-// here or in another process.
+// A value as memory. It keeps its contents until the view is freed, even if this or another
+// process deletes or replaces the object.
 typedef struct engram_view engram_view;
 
-// A watch of what comes below a group.
+// A watch of the objects that appear below a group.
 typedef struct engram_watch engram_watch;
 
 // Where the space of a pool's first namespace is, in bytes.
 typedef struct {
-  // The bound of what values take.
+  // The most that values may take.
   uint64_t size;
   // What values take.
   uint64_t used;
-  // What is taken from the devices so far.
+  // What the pool has taken from its devices so far.
   uint64_t arena;
-  // What is free of that.
+  // What of `arena` is free.
   uint64_t free;
-  // What is reserved, or freed and still in somebody's view.
+  // What of `arena` is reserved, or freed but still in use by a view.
   uint64_t pending;
-  // What the catalog takes, beside that.
+  // What the catalog takes, in addition.
   uint64_t catalog;
 } engram_space;
 
@@ -215,7 +218,7 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// Sets an attribute: one number or structure (`ndim` 0), or an array of them in C order.
+// Sets an attribute to one number or structure (`ndim` 0), or to an array of them in C order.
 engram_status engram_attr_set(const engram_group *group,
                               const char *path,
                               const char *key,
@@ -225,8 +228,8 @@ engram_status engram_attr_set(const engram_group *group,
                               const void *data,
                               size_t nbytes);
 
-// Sets an attribute to a string of so many bytes of UTF-8, which may hold anything but NUL at its
-// end: the length counts.
+// Sets an attribute to a string of `len` bytes of UTF-8. The string may contain NUL bytes, but not
+// end with one.
 engram_status engram_attr_set_text(const engram_group *group,
                                    const char *path,
                                    const char *key,
@@ -240,7 +243,8 @@ engram_status engram_attr_set_texts(const engram_group *group,
                                     size_t count,
                                     const char *const *texts);
 
-// Gives an attribute's value. There is none: `ENGRAM_STATUS_NOT_FOUND`.
+// Gives an attribute's value. If there is no such attribute, the status is
+// `ENGRAM_STATUS_NOT_FOUND`.
 engram_status engram_attr_get(const engram_group *group,
                               const char *path,
                               const char *key,
@@ -256,48 +260,51 @@ engram_status engram_attr_list(const engram_group *group,
                                const char *path,
                                engram_list **keys);
 
-// The type of an attribute's items, which is the attribute's; NULL of NULL.
+// The type of the attribute's items; NULL for NULL. The type belongs to the attribute.
 const engram_dtype *engram_attribute_dtype(const engram_attribute *attribute);
 
-// How many dimensions it has: 0 of a single value.
+// The number of the attribute's dimensions; 0 for a single value.
 size_t engram_attribute_ndim(const engram_attribute *attribute);
 
-// Its shape, which is the attribute's.
+// The attribute's shape: one length for each dimension. It belongs to the attribute.
 const uint64_t *engram_attribute_shape(const engram_attribute *attribute);
 
-// Its bytes, which are the attribute's. Of a single string these are its characters, without NUL.
+// The attribute's bytes, which belong to the attribute. For a single string, these are its
+// characters, without a NUL at the end.
 const void *engram_attribute_data(const engram_attribute *attribute);
 
-// How many bytes these are.
+// The number of the attribute's bytes.
 size_t engram_attribute_nbytes(const engram_attribute *attribute);
 
-// Gives a string of an attribute of strings: item `at` of an array's, or the single one, at 0. The
-// string is to be freed; the length may be NULL.
+// Gives one string of an attribute of strings: the item at `at` of an array, or a single string at
+// 0. The string is to be freed. `len` may be NULL.
 engram_status engram_attribute_text(const engram_attribute *attribute,
                                     size_t at,
                                     char **text,
                                     size_t *len);
 
-// Frees an attribute's value. NULL is nothing.
+// Frees an attribute's value. NULL is allowed, and does nothing.
 void engram_attribute_free(engram_attribute *attribute);
 
-// Begins a batch on a group's namespace, in this thread; within another, joins that. What the
-// thread does there until the end becomes visible at once, or never.
+// Begins a batch on a group's namespace, in this thread. If the thread has a batch there already,
+// this joins it. What the thread changes until the end becomes visible all at once, or not at all.
 engram_status engram_batch_begin(const engram_group *group,
                                  engram_batch **batch);
 
-// Ends a batch, and commits if it is the outermost. The handle is freed whatever comes of it; on
-// an error nothing of the batch is kept.
+// Ends a batch, and commits it unless it has joined another batch. The handle is freed, whether
+// this succeeds or not. After an error, nothing of the batch is kept.
 engram_status engram_batch_commit(engram_batch *batch);
 
-// Ends a batch, and the one that it has joined, with nothing kept. The handle is freed. NULL is
-// nothing.
+// Ends a batch, and the batch that it has joined, and keeps nothing of either. The handle is
+// freed. NULL is allowed, and does nothing.
 engram_status engram_batch_abort(engram_batch *batch);
 
-// The type of a number: one of the library's own, never to be freed. NULL if there is none such.
+// Gives the type of a number. It belongs to the library, and is never freed. NULL for an unknown
+// number.
 const engram_dtype *engram_dtype_scalar(int scalar);
 
-// Begins a structure of so many bytes, padding included (`sizeof`); fields are added to it.
+// Begins a structure of `size` bytes, padding included (`sizeof`). Fields are added to it with
+// `engram_dtype_add_field`.
 engram_status engram_dtype_struct(size_t size,
                                   engram_dtype **dtype);
 
@@ -307,86 +314,89 @@ engram_status engram_dtype_add_field(engram_dtype *dtype,
                                      size_t offset,
                                      const engram_dtype *field);
 
-// The type of a field that is itself an array: `double v[3]` in a structure.
+// Gives the type of a field that is itself an array, such as `double v[3]` in a structure.
 engram_status engram_dtype_sub(const engram_dtype *base,
                                size_t ndim,
                                const uint64_t *shape,
                                engram_dtype **dtype);
 
-// Which number it is; `ENGRAM_SCALAR_OTHER` for what is none, and for NULL.
+// Which type of number this is; `ENGRAM_SCALAR_OTHER` for any other type, and for NULL.
 engram_scalar engram_dtype_which(const engram_dtype *dtype);
 
-// The bytes of one item; 0 of strings of variable length, and of NULL.
+// The number of bytes of one item; 0 for strings of variable length, and for NULL.
 size_t engram_dtype_itemsize(const engram_dtype *dtype);
 
-// How many fields it has; 0 of what is no structure, and of NULL.
+// The number of a structure's fields; 0 for any other type, and for NULL.
 size_t engram_dtype_nfields(const engram_dtype *dtype);
 
-// Gives a field's name, offset and type, which are the dtype's. Each output may be NULL.
+// Gives a field's name, offset and type. Name and type belong to the dtype. Each output may be
+// NULL.
 engram_status engram_dtype_field(const engram_dtype *dtype,
                                  size_t at,
                                  const char **name,
                                  size_t *offset,
                                  const engram_dtype **field);
 
-// Whether two types have the same items, byte by byte and name by name.
+// Whether two types have the same items: the same bytes, and the same names of fields.
 bool engram_dtype_equal(const engram_dtype *one, const engram_dtype *other);
 
 // Gives the type as numpy writes it, such as "float64", in a string to be freed.
 engram_status engram_dtype_text(const engram_dtype *dtype, char **text);
 
-// Frees a type that was made, by `engram_dtype_struct` or `engram_dtype_sub`. NULL, and the
-// library's own, are nothing.
+// Frees a type that `engram_dtype_struct` or `engram_dtype_sub` has made. NULL and types that
+// belong to the library are allowed; nothing is done to them.
 void engram_dtype_free(engram_dtype *dtype);
 
-// What the last failed call of this thread said: what was wrong, with the value, and what to do.
-// It stays until this thread's next call that fails; empty where none has.
+// The message of this thread's last call that failed: what was wrong, with the value, and what to
+// do. It stays until the thread's next call that fails; "" if none has failed.
 const char *engram_last_error(void);
 
-// The name of a status, which is that of the Python exception; "OK" for 0.
+// The name of a status, which is the name of the Python exception; "OK" for 0.
 const char *engram_status_name(int status);
 
-// The nearest errno of a status: `ENOENT` where nothing is; 0 of 0.
+// The errno that is nearest to a status, such as `ENOENT` for `ENGRAM_STATUS_NOT_FOUND`; 0 for 0.
 int engram_status_errno(int status);
 
 // The library's version, such as "0.1.0".
 const char *engram_version(void);
 
-// Frees a string that a function has given to be freed. NULL is nothing.
+// Frees a string that a function has given to be freed. NULL is allowed, and does nothing.
 void engram_string_free(char *string);
 
-// Makes a group, with those above it that are missing. `new` may be NULL.
+// Makes a group, and the groups above it that are missing. `new` may be NULL.
 engram_status engram_group_create(const engram_group *group,
                                   const char *path,
                                   engram_group **new_);
 
-// Gives a group, made if it is not there. `found` may be NULL.
+// Gives a group, and makes it if it is not there. `found` may be NULL.
 engram_status engram_group_require(const engram_group *group,
                                    const char *path,
                                    engram_group **found);
 
-// Gives a group that is there.
+// Gives a group that exists.
 engram_status engram_group_open(const engram_group *group,
                                 const char *path,
                                 engram_group **found);
 
-// The group's id; 0 of NULL.
+// The group's id; 0 for NULL.
 uint64_t engram_group_gid(const engram_group *group);
 
-// Gives a group's path from the root of its namespace, in a string to be freed; "" of the root.
+// Gives a group's path from the root of its namespace, in a string to be freed. The path of the
+// root is "".
 engram_status engram_group_path(const engram_group *group,
                                 char **path);
 
-// Lists a group's members in byte order of their names, each with its id and what it is.
+// Lists a group's members in byte order of their names, each with its id and kind.
 engram_status engram_group_list(const engram_group *group, engram_list **members);
 
-// Tells what is at a path: `ENGRAM_MEMBER_KIND_NOTHING` where nothing is. The id may be NULL.
+// Gives the id and the kind of the member at a path. The kind is `ENGRAM_MEMBER_KIND_NOTHING` if
+// there is none. `id` may be NULL.
 engram_status engram_lookup(const engram_group *group,
                             const char *path,
                             uint64_t *id,
                             engram_member_kind *kind);
 
-// Deletes a member; a group with all that is in it. Views of values stay good.
+// Deletes a member. A group is deleted with everything in it. Views of values stay valid.
 engram_status engram_delete(const engram_group *group, const char *path);
 
 // Gives a member another name, in the same group or in another of the same namespace.
@@ -395,43 +405,45 @@ engram_status engram_move(const engram_group *group,
                           const engram_group *new_group,
                           const char *new_path);
 
-// Frees a group's handle. NULL is nothing.
+// Frees a group's handle. NULL is allowed, and does nothing.
 void engram_group_free(engram_group *group);
 
-// How many entries a list has; 0 of NULL.
+// The number of a list's entries; 0 for NULL.
 size_t engram_list_len(const engram_list *list);
 
-// Gives an entry's name or path; its id, or 0; and what it is. The text is the list's. Each output
-// may be NULL.
+// Gives an entry's name or path, its id (0 if it has none), and its kind. The text belongs to the
+// list. Each output may be NULL.
 engram_status engram_list_at(const engram_list *list,
                              size_t at,
                              const char **text,
                              uint64_t *id,
                              engram_member_kind *kind);
 
-// Frees a list, with its texts. NULL is nothing.
+// Frees a list with its texts. NULL is allowed, and does nothing.
 void engram_list_free(engram_list *list);
 
-// Locks a member, or the group itself at NULL or "": with `exclusive` from all others who lock it,
-// else from those who lock it exclusively. It keeps out nobody who does not ask. Waits for so many
-// seconds, then that is `ENGRAM_STATUS_BUSY`; for ever, if the number is negative. It belongs to
-// this thread, and ends with the process, however that ends.
+// Locks a member, or the group itself if `path` is NULL or "". With `exclusive`, nobody else can
+// lock it meanwhile. Without, others can lock it too, but not exclusively. Only those who ask for
+// the lock are kept out. The call waits for so many seconds, or for ever if the number is
+// negative; after that the status is `ENGRAM_STATUS_BUSY`. The lock belongs to this thread. It
+// ends with the process at the latest.
 engram_status engram_lock_take(const engram_group *group,
                                const char *path,
                                bool exclusive,
                                double seconds,
                                engram_lock **lock);
 
-// Lets go of a lock. NULL is nothing.
+// Releases a lock. NULL is allowed, and does nothing.
 void engram_lock_free(engram_lock *lock);
 
-// Opens a namespace: its root group. NULL is the one that every pool starts with.
+// Opens a namespace, and gives its root group. NULL is the name of the namespace that every pool
+// has from the beginning.
 engram_status engram_namespace_open(const engram_pool *pool,
                                     const char *name,
                                     engram_group **root);
 
-// Makes a namespace with a POSIX mode such as 0770, and at most `size` bytes of values; 0 for as
-// many as the pool's first one.
+// Makes a namespace with a POSIX mode such as 0770. Its values may take at most `size` bytes; 0
+// means as many as in the pool's first namespace.
 engram_status engram_namespace_create(const engram_pool *pool,
                                       const char *name,
                                       uint32_t mode,
@@ -440,11 +452,12 @@ engram_status engram_namespace_create(const engram_pool *pool,
 // Lists the namespaces of a pool.
 engram_status engram_namespace_list(const engram_pool *pool, engram_list **names);
 
-// Removes a namespace with all that is in it. While others use it, that is `ENGRAM_STATUS_BUSY`.
+// Removes a namespace with everything in it. If others use it, the status is `ENGRAM_STATUS_BUSY`.
 engram_status engram_namespace_remove(const engram_pool *pool,
                                       const char *name);
 
-// Makes an array of zeros; or unset, if `options` say so, which may be NULL. `object` may be NULL.
+// Makes an array of zeros, or with unset values if `options` say so. `options` and `object` may be
+// NULL.
 engram_status engram_array_create(const engram_group *group,
                                   const char *path,
                                   const engram_dtype *dtype,
@@ -453,8 +466,9 @@ engram_status engram_array_create(const engram_group *group,
                                   const engram_options *options,
                                   engram_object **object);
 
-// Gives the array at a path, made as by `engram_array_create` if nothing is there. Many processes
-// may do so at once. What is there and is not of this type and shape is `ENGRAM_STATUS_EXISTS`.
+// Gives the array at a path, and makes it as `engram_array_create` does if nothing is there. Many
+// processes may do so at once. If something else is there, or an array of another type or shape,
+// the status is `ENGRAM_STATUS_EXISTS`.
 engram_status engram_array_require(const engram_group *group,
                                    const char *path,
                                    const engram_dtype *dtype,
@@ -463,8 +477,8 @@ engram_status engram_array_require(const engram_group *group,
                                    const engram_options *options,
                                    engram_object **object);
 
-// Stores a whole array of `nbytes` bytes in C order: visible to all when this returns, and not
-// before. `options` and `object` may be NULL.
+// Stores a whole array of `nbytes` bytes in C order. It is visible to all when this returns, and
+// not before. `options` and `object` may be NULL.
 engram_status engram_array_put(const engram_group *group,
                                const char *path,
                                const engram_dtype *dtype,
@@ -475,7 +489,7 @@ engram_status engram_array_put(const engram_group *group,
                                const engram_options *options,
                                engram_object **object);
 
-// Stores a blob: visible to all when this returns. `options` and `object` may be NULL.
+// Stores a blob. It is visible to all when this returns. `options` and `object` may be NULL.
 engram_status engram_blob_put(const engram_group *group,
                               const char *path,
                               const void *data,
@@ -493,40 +507,41 @@ engram_status engram_object_open_id(const engram_group *group,
                                     uint64_t oid,
                                     engram_object **object);
 
-// The object's id: unique in the pool, and never used again. 0 of NULL.
+// The object's id, which is unique in the pool and never used again; 0 for NULL.
 uint64_t engram_object_oid(const engram_object *object);
 
-// What it is: an array, a blob or strings.
+// What the object is: an array, a blob or strings.
 engram_member_kind engram_object_kind(const engram_object *object);
 
-// The type of its items, which is the object's handle's; NULL of NULL.
+// The type of the object's items; NULL for NULL. The type belongs to the object's handle.
 const engram_dtype *engram_object_dtype(const engram_object *object);
 
-// How many dimensions it has; 1 of a blob.
+// The number of the object's dimensions; 1 for a blob.
 size_t engram_object_ndim(const engram_object *object);
 
-// Its shape, which is the handle's.
+// The object's shape: one length for each dimension. It belongs to the object's handle.
 const uint64_t *engram_object_shape(const engram_object *object);
 
-// The bytes of its value.
+// The number of bytes of the object's value.
 uint64_t engram_object_nbytes(const engram_object *object);
 
-// The shape of a chunk, of as many dimensions as the array has; NULL of what lies in one piece. It
-// is the handle's.
+// The shape of a chunk: one length for each dimension of the array; NULL if the array lies in one
+// piece. It belongs to the object's handle.
 const uint64_t *engram_object_chunks(const engram_object *object);
 
-// How each chunk is encoded, such as "shuffle+lz4"; "" of what lies in one piece. The string is
-// the handle's.
+// How each chunk is encoded, such as "shuffle+lz4"; "" if the array lies in one piece. The string
+// belongs to the object's handle.
 const char *engram_object_codec(const engram_object *object);
 
-// Gives a chunked array another shape of as many dimensions: what it grows by is zeros, what is
-// cut off is gone. The handle has the new shape then.
+// Changes the lengths of a chunked array; the number of dimensions stays. Where the array grows it
+// holds zeros, and what is cut off is gone. Afterwards the handle has the new shape.
 engram_status engram_array_resize(engram_object *object,
                                   size_t ndim,
                                   const uint64_t *shape);
 
-// Appends data, of so many items in each dimension, to a chunked array along one of them. Who
-// appends at the same time comes before or after. The handle has the new shape then.
+// Appends data to a chunked array along the dimension `axis`. `counts` has the lengths of the
+// data, one for each dimension. If several processes append at the same time, their data follow
+// one another. Afterwards the handle has the new shape.
 engram_status engram_array_append(engram_object *object,
                                   size_t axis,
                                   size_t ndim,
@@ -534,82 +549,93 @@ engram_status engram_array_append(engram_object *object,
                                   const void *data,
                                   size_t nbytes);
 
-// Looks again what is known of an object: the shape of a chunked array may have been changed by
-// another.
+// Updates what the handle knows of its object: another process may have changed the shape of a
+// chunked array.
 engram_status engram_object_refresh(engram_object *object);
 
-// Gives the bytes that a value takes in the pool: of a chunked array, of what is encoded.
-engram_status engram_object_stored_nbytes(const engram_object *object, uint64_t *nbytes);
+// Gives the number of bytes that a value takes in the pool. For a chunked array, these are the
+// encoded bytes.
+engram_status engram_object_stored_nbytes(const engram_object *object,
+                                          uint64_t *nbytes);
 
-// Its name when the handle was made. The string is the handle's.
+// The object's name when the handle was made. The string belongs to the object's handle.
 const char *engram_object_name(const engram_object *object);
 
-// Gives its path from the root of its namespace, in a string to be freed.
+// Gives the object's path from the root of its namespace, in a string to be freed.
 engram_status engram_object_path(const engram_object *object, char **path);
 
-// Frees a handle. NULL is nothing.
+// Frees the handle of an object. NULL is allowed, and does nothing.
 void engram_object_free(engram_object *object);
 
 // Gives new options for `engram_pool_create`.
 engram_status engram_pool_options_new(engram_pool_options **options);
 
-// What the pool must survive: one of `ENGRAM_SURVIVES_...`.
+// Sets what the pool must survive: one of `ENGRAM_SURVIVES_...`.
 engram_status engram_pool_options_survives(engram_pool_options *options, int survives);
 
-// One device more, beside the pool's own path: a folder of another filesystem, or a devdax node.
+// Adds a device beside the pool's own path: a folder on another filesystem, or a devdax node.
 engram_status engram_pool_options_add_device(engram_pool_options *options,
                                              const char *path);
 
-// The POSIX mode of the pool's first namespace, such as 0770; its owner's alone, where unset.
+// Sets the POSIX mode of the pool's first namespace, such as 0770. If it is not set, the namespace
+// is for its owner alone.
 engram_status engram_pool_options_mode(engram_pool_options *options,
                                        uint32_t mode);
 
-// Whether all space is taken and mapped now.
-engram_status engram_pool_options_prefault(engram_pool_options *options, bool on);
+// Sets whether all space is taken from the kernel and mapped now, so that later writes need not
+// wait for it.
+engram_status engram_pool_options_prefault(engram_pool_options *options,
+                                           bool on);
 
-// Whether each value has a checksum, which `engram_pool_verify` compares.
+// Sets whether each value has a checksum, which `engram_pool_verify` compares.
 engram_status engram_pool_options_checksums(engram_pool_options *options, bool on);
 
-// Whether copies go at the pace of persistent memory, for evaluation alone.
+// Sets whether copies run at the speed of persistent memory. This is for evaluation only.
 engram_status engram_pool_options_emulate_pmem(engram_pool_options *options, bool on);
 
-// Whether filesystems will do that are not on the list; network ones never do.
-engram_status engram_pool_options_force(engram_pool_options *options, bool on);
+// Sets whether a filesystem that is not on Engram's list is accepted. A network filesystem never
+// is.
+engram_status engram_pool_options_force(engram_pool_options *options,
+                                        bool on);
 
-// Frees options. NULL is nothing.
+// Frees options. NULL is allowed, and does nothing.
 void engram_pool_options_free(engram_pool_options *options);
 
-// Gives new options for what makes arrays and blobs.
+// Gives new options for functions that make arrays and blobs.
 engram_status engram_options_new(engram_options **options);
 
-// Whether what has the name is replaced, in the same commit.
+// Sets whether something that has the name already is replaced, in the same commit.
 engram_status engram_options_overwrite(engram_options *options, bool on);
 
-// Whether a new array holds anything at first, in place of zeros: whatever was there of the same
-// user's pool. It is quicker, for who is going to write all of it.
+// Sets whether the values of a new array are unset instead of zeros. Unset values show what the
+// pool's user has stored there before. Making the array is faster then; use it if you will write
+// all of its values.
 engram_status engram_options_unset(engram_options *options,
                                    bool on);
 
-// Whether it is read-only from the beginning: a hint, kept against mistakes.
-engram_status engram_options_read_only(engram_options *options, bool on);
+// Sets whether the object is read-only from the beginning. This is a hint that protects against
+// mistakes.
+engram_status engram_options_read_only(engram_options *options,
+                                       bool on);
 
-// When its attributes come into the index: one of `ENGRAM_INDEXING_...`.
+// Sets when the object's attributes are indexed: one of `ENGRAM_INDEXING_...`.
 engram_status engram_options_indexing(engram_options *options, int indexing);
 
-// Keeps an array in chunks of this shape, each encoded for itself, so that it can grow and shrink;
-// with `ndim` 0, of a shape that serves well. The codec is "none", "lz4", "zstd" or "zstd:9", with
-// "shuffle+" before the last three if that helps; NULL is "none". Such an array has no view.
+// Keeps an array in chunks of this shape, each encoded on its own, so that the array can grow and
+// shrink. If `ndim` is 0, Engram chooses the shape. The codec is "none", "lz4", "zstd" or
+// "zstd:9"; "shuffle+" may stand before each but "none". NULL means "none". Such an array has no
+// view.
 engram_status engram_options_chunks(engram_options *options,
                                     size_t ndim,
                                     const uint64_t *chunks,
                                     const char *codec);
 
-// The names of an array's dimensions.
+// Sets the names of an array's dimensions.
 engram_status engram_options_dims(engram_options *options,
                                   size_t ndim,
                                   const char *const *names);
 
-// Frees options. NULL is nothing.
+// Frees options. NULL is allowed, and does nothing.
 void engram_options_free(engram_options *options);
 
 // The engine of this process, for `engram_cluster_open`: a process has one.
@@ -618,69 +644,73 @@ const void *engram_engine(void);
 // Gives the type as a cluster has it, such as "<f8", in a string to be freed.
 engram_status engram_dtype_spec(const engram_dtype *dtype, char **spec);
 
-// Makes a pool of at most `size` bytes of values at a path that does not exist or is an empty
-// folder, and opens it for writing. `options` may be NULL. On an error nothing is left behind.
+// Makes a pool and opens it for writing. Its values may take at most `size` bytes. At `path` there
+// is nothing yet, or an empty folder. `options` may be NULL. After an error, nothing is left
+// behind.
 engram_status engram_pool_create(const char *path,
                                  uint64_t size,
                                  const engram_pool_options *options,
                                  engram_pool **pool);
 
-// Opens a pool: `mode` is `ENGRAM_OPEN_MODE_READ` or `ENGRAM_OPEN_MODE_READ_WRITE`; `force`, where
-// its filesystem is not on the list.
+// Opens a pool. `mode` is `ENGRAM_OPEN_MODE_READ` or `ENGRAM_OPEN_MODE_READ_WRITE`. With `force`,
+// a filesystem that is not on Engram's list is accepted.
 engram_status engram_pool_open(const char *path,
                                int mode,
                                bool force,
                                engram_pool **pool);
 
-// Closes a pool and frees it. Groups and objects of it answer `ENGRAM_STATUS_ARGUMENT` from then
-// on, and are freed by their owner as ever; views stay good. While this thread runs a batch on it,
-// that is `ENGRAM_STATUS_BUSY`, and the pool stays open. Where its files were removed meanwhile,
-// that is `ENGRAM_STATUS_POOL_GONE`; it is closed and freed. NULL is nothing.
+// Closes a pool and frees its handle. Its groups and objects answer `ENGRAM_STATUS_ARGUMENT` from
+// then on, and are still to be freed. Views stay valid. If this thread runs a batch on the pool,
+// the status is `ENGRAM_STATUS_BUSY`, and the pool stays open. If the pool's files have been
+// removed, the status is `ENGRAM_STATUS_POOL_GONE`, and the pool is closed and freed. NULL is
+// allowed, and does nothing.
 engram_status engram_pool_close(engram_pool *pool);
 
-// Removes a pool with all that is in it. While others have it open, that is `ENGRAM_STATUS_BUSY`.
-// With `force` what is damaged, or is no pool any more, is removed as far as it can be told.
+// Removes a pool with everything in it. If other processes have it open, the status is
+// `ENGRAM_STATUS_BUSY`. With `force`, a damaged pool is removed too, as far as its parts can be
+// recognized.
 engram_status engram_pool_destroy(const char *path,
                                   bool force);
 
-// The pool's folder. The string is the pool's.
+// The pool's folder. The string belongs to the pool.
 const char *engram_pool_path(const engram_pool *pool);
 
-// The pool's identity, 32 hexadecimal digits. The string is the pool's.
+// The pool's identity: 32 hexadecimal digits. The string belongs to the pool.
 const char *engram_pool_uuid(const engram_pool *pool);
 
 // Whether each commit of the pool survives the loss of power.
 bool engram_pool_survives_power(const engram_pool *pool);
 
-// Tells where the space of the pool's first namespace is.
+// Gives the use of space of the pool's first namespace.
 engram_status engram_pool_space(const engram_pool *pool, engram_space *space);
 
-// Sets the bound of what values may take in the pool's first namespace.
+// Sets the most that values may take in the pool's first namespace.
 engram_status engram_pool_resize(const engram_pool *pool, uint64_t size);
 
-// Adds a device to a pool; every process finds it when it next needs room.
+// Adds a device to a pool. Other processes find it when they next need room.
 engram_status engram_pool_add_device(const engram_pool *pool,
                                      const char *path,
                                      bool force);
 
-// Checks all of a pool, and lists what does not agree: nothing, of a sound one. What cannot be
-// checked at all is an error.
+// Checks all of a pool, and lists its problems. The list of a sound pool is empty. A pool that
+// cannot be checked at all is an error.
 engram_status engram_pool_verify(const char *path,
                                  engram_list **problems);
 
-// Finds the objects below a group of which a query is true: their paths from the root of the
+// Finds the objects below a group that match a query. Gives their paths from the root of the
 // namespace and their ids, in the order that the query asks for.
 engram_status engram_query(const engram_group *group,
                            const char *query,
                            engram_list **found);
 
-// Counts them.
+// Counts the objects below a group that match a query.
 engram_status engram_query_count(const engram_group *group,
                                  const char *query,
                                  uint64_t *count);
 
-// Copies a box of an array into memory, in C order: `offsets` and `counts` have one number for
-// each dimension. Of a blob, a range of its bytes. `nbytes` is the room there is at `data`.
+// Copies a box of an array into memory, in C order. `offsets` and `counts` have one number for
+// each dimension. For a blob, this copies a range of its bytes. `nbytes` is the size of the memory
+// at `data`.
 engram_status engram_object_load(const engram_object *object,
                                  size_t ndim,
                                  const uint64_t *offsets,
@@ -688,9 +718,9 @@ engram_status engram_object_load(const engram_object *object,
                                  void *data,
                                  size_t nbytes);
 
-// Copies memory into a box of an array, in place, with no lock: many processes may store disjoint
-// boxes of one array at once. Where the pool survives a loss of power, so does what was stored,
-// from when this returns; `flush` is one of `ENGRAM_FLUSH_...`. On an error part of it may have
+// Copies memory into a box of an array, in place and without a lock. Many processes may store
+// disjoint boxes of one array at once. In a pool that survives a loss of power, the values are
+// durable when this returns. `flush` is one of `ENGRAM_FLUSH_...`. After an error, a part may have
 // been written.
 engram_status engram_object_store(const engram_object *object,
                                   size_t ndim,
@@ -700,33 +730,32 @@ engram_status engram_object_store(const engram_object *object,
                                   size_t nbytes,
                                   int flush);
 
-// Copies a whole value into memory: `nbytes` must be what `engram_object_nbytes` says.
+// Copies a whole value into memory. `nbytes` must be what `engram_object_nbytes` gives.
 engram_status engram_object_read(const engram_object *object, void *data, size_t nbytes);
 
-// Makes all that was written in place so far as durable as the pool is.
+// Makes everything that was written in place so far as durable as the pool is.
 engram_status engram_object_flush(const engram_object *object);
 
-// Gives a value as the pool's own memory; for writing in place too, with `write`, and then
-// `engram_object_flush` makes what was written durable. What is small and not to be written may be
-// a copy.
+// Gives a value as memory of the pool. With `write`, the program may write there;
+// `engram_object_flush` then makes that durable. Without `write`, a small value may be a copy.
 engram_status engram_object_view(const engram_object *object,
                                  bool write,
                                  engram_view **view);
 
-// The first byte of a view. Of one that is not for writing, nothing may be written there.
+// The first byte of a view. Unless the view was made with `write`, nothing may be written there.
 void *engram_view_data(const engram_view *view);
 
-// The bytes of a view.
+// The number of bytes of a view.
 size_t engram_view_nbytes(const engram_view *view);
 
-// Whether it is the pool's own memory, and no copy of what is small.
+// Whether the view is memory of the pool, and not a copy of a small value.
 bool engram_view_is_pool_memory(const engram_view *view);
 
-// Lets go of a view: its memory is not to be touched any more. NULL is nothing.
+// Frees a view. Its memory must not be used any more. NULL is allowed, and does nothing.
 void engram_view_free(engram_view *view);
 
-// Reserves space for an array that becomes visible when it is published. It holds anything at
-// first. `options` may be NULL.
+// Reserves space for an array, which becomes visible when it is published. The space is not
+// zeroed. `options` may be NULL.
 engram_status engram_array_allocate(const engram_group *group,
                                     const char *path,
                                     const engram_dtype *dtype,
@@ -735,40 +764,42 @@ engram_status engram_array_allocate(const engram_group *group,
                                     const engram_options *options,
                                     engram_allocation **allocation);
 
-// The memory to be filled; it is the allocation's.
+// The memory to fill. It belongs to the allocation.
 void *engram_allocation_data(const engram_allocation *allocation);
 
-// The bytes of it.
+// The number of bytes of the memory to fill.
 size_t engram_allocation_nbytes(const engram_allocation *allocation);
 
-// Makes the array visible to all, whole. The allocation is freed whatever comes of it; on an error
-// nothing is visible and the space goes back. `object` may be NULL.
+// Makes the whole array visible to all. The allocation is freed, whether this succeeds or not.
+// After an error, nothing is visible, and the space is given back. `object` may be NULL.
 engram_status engram_allocation_publish(engram_allocation *allocation,
                                         engram_object **object);
 
-// Gives the space back; there was never an array. The allocation is freed. NULL is nothing.
+// Gives the space back, and frees the allocation. No array was ever visible. NULL is allowed, and
+// does nothing.
 void engram_allocation_abandon(engram_allocation *allocation);
 
-// Begins to watch for objects below a group of which a query becomes true; with `existing`, those
-// of which it is true already are given first. The query has no order and no limit. A forked child
-// begins its own.
+// Begins to watch for objects below a group that come to match a query. With `existing`, objects
+// that match already are given first. The query has no order and no limit. A watch is not valid in
+// a forked child, which begins its own.
 engram_status engram_watch_begin(const engram_group *group,
                                  const char *query,
                                  bool existing,
                                  engram_watch **watch);
 
-// Sleeps until a commit of any process brings something, for so many seconds; for ever, if the
-// number is negative. What has come: paths from the root of the namespace and ids, each once. The
-// list is empty if the time is up, if a signal was handled meanwhile, or if another thread has
-// called `engram_watch_wake`.
+// Waits until a commit of any process brings something, for so many seconds, or for ever if the
+// number is negative. Gives the paths, from the root of the namespace, and the ids of what has
+// come, each once. The list is empty if the time is up, if a signal was handled meanwhile, or if
+// another thread has called `engram_watch_wake`.
 engram_status engram_watch_wait(const engram_watch *watch,
                                 double seconds,
                                 engram_list **found);
 
-// Has those who wait return, in whichever thread; or, where none does, the next.
+// Makes `engram_watch_wait` return in every thread that waits on this watch; if none waits, the
+// next call returns at once.
 engram_status engram_watch_wake(const engram_watch *watch);
 
-// Ends a watch, which no thread waits for. NULL is nothing.
+// Ends a watch, and frees it. No thread may be waiting on it. NULL is allowed, and does nothing.
 void engram_watch_free(engram_watch *watch);
 
 #ifdef __cplusplus

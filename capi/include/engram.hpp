@@ -37,8 +37,8 @@ concept Stored = !std::is_array_v<T> && std::is_trivially_copyable_v<T> && requi
     { dtype<T>::get() } -> std::same_as<const engram_dtype *>;
 };
 
-// A view: memory of the pool as an array of any number of dimensions, in C order. It stays good
-// until the last copy of it is gone, whatever becomes of the object.
+// A view: memory of the pool as an array of any number of dimensions, in C order. It stays valid
+// until its last copy is destroyed, even if the object is deleted or replaced.
 template <class T>
 class View {
 public:
@@ -114,7 +114,7 @@ public:
     template <Stored T>
     bool holds() const { return engram_dtype_equal(engram_object_dtype(get()), dtype<T>::get()); }
 
-    // Copies a box out, or in. In place, with no lock: others may store boxes beside it at once.
+    // Copies a box out, or in, in place, with no lock. Others may store disjoint boxes at once.
     template <Stored T>
     void load(const Shape &offsets, const Shape &counts, std::span<T> data) const {
         expect<T>(offsets, counts);
@@ -128,7 +128,7 @@ public:
         check(engram_object_store(get(), counts.size(), offsets.data(), counts.data(), data.data(),
                                   data.size_bytes(), flush));
     }
-    // Of a chunked array: another shape, zeros where it grows; data at the end of a dimension.
+    // For a chunked array: changes the shape, with zeros where it grows; appends along a dimension.
     void resize(const Shape &shape) {
         check(engram_array_resize(get(), shape.size(), shape.data()));
     }
@@ -183,7 +183,7 @@ private:
     Handle handle_;
 };
 
-// Space that is being filled: published, or given back when it goes.
+// Space to fill. It is published, or given back by the destructor.
 template <Stored T>
 class Allocation {
 public:
@@ -193,7 +193,7 @@ public:
     std::span<T> span() const {
         return {data(), engram_allocation_nbytes(handle_.get()) / sizeof(T)};
     }
-    // Valid as long as this is.
+    // Valid as long as this allocation.
     View<T> view() const { return View<T>(nullptr, data(), shape_); }
     Object publish() && {
         engram_object *made = nullptr;
@@ -215,7 +215,7 @@ public:
     Options &&dims(const std::vector<const char *> &names) && {
         return with(engram_options_dims(made_.get(), names.size(), names.data()));
     }
-    // In chunks of this shape, or of one that serves well; "lz4", "zstd:9", "shuffle+lz4" ...
+    // Chunks of this shape, or of a shape that Engram chooses; "lz4", "zstd:9", "shuffle+lz4" ...
     Options &&chunks(const std::vector<std::uint64_t> &shape, const char *codec = "none") && {
         return with(engram_options_chunks(made_.get(), shape.size(), shape.data(), codec));
     }
@@ -226,7 +226,7 @@ private:
     Owned<engram_options, engram_options_free> made_;
 };
 
-// Begins a batch; what is not committed when it goes is undone.
+// Begins a batch. What is not committed when the batch is destroyed is undone.
 class Batch {
 public:
     explicit Batch(const engram_group *group)
@@ -250,7 +250,7 @@ std::vector<std::string> texts_of(Call &&call) {
     return all;
 }
 
-struct Watch { // paths of what comes; none if nothing has in so many seconds, or after a signal
+struct Watch { // paths of what has come; none if the time is up, or after a signal
     Owned<engram_watch, engram_watch_free> handle;
     std::vector<std::string> wait(double seconds = -1.0) const {
         return texts_of([&](auto **out) { return engram_watch_wait(handle.get(), seconds, out); });
@@ -260,7 +260,7 @@ struct Watch { // paths of what comes; none if nothing has in so many seconds, o
 template <class T> struct item_of { using type = void *; };
 template <class T> struct item_of<std::vector<T>> { using type = T; };
 
-// A group. Where a member is named, a path may stand; attributes at "" are the group's own.
+// A group. A member is named by its path. Attributes at "" are those of the group itself.
 class Group {
 public:
     using Handle = Owned<engram_group, engram_group_free>;
@@ -271,7 +271,7 @@ public:
     Group require_group(Path path) const { return Group(call<Handle>(engram_group_require, path)); }
     Group open_group(Path path) const { return Group(call<Handle>(engram_group_open, path)); }
     Object open(Path path) const { return Object(call<Object::Handle>(engram_object_open, path)); }
-    // An array of zeros; with `require` the one that is there, if it is of this type and shape.
+    // Makes an array of zeros. `require` gives an array that exists, if it has this type and shape.
     template <Stored T>
     Object create(Path path, const Shape &shape, const Options &how = {}) const {
         return Object(call<Object::Handle>(engram_array_create, path, dtype<T>::get(), shape.size(),
@@ -282,7 +282,7 @@ public:
         return Object(call<Object::Handle>(engram_array_require, path, dtype<T>::get(),
                                            shape.size(), shape.data(), how.get()));
     }
-    // A whole value, visible to all when this returns.
+    // Stores a whole value, which is visible to all when this returns.
     template <Stored T>
     Object put(Path path, const Shape &shape, std::span<const T> data,
                const Options &how = {}) const {
@@ -307,7 +307,7 @@ public:
     std::vector<std::string> names() const {
         return texts_of([&](auto **out) { return engram_group_list(get(), out); });
     }
-    // Paths of the objects below of which a query is true.
+    // Gives the paths of the objects below this group that match a query.
     std::vector<std::string> query(Path text) const {
         return texts_of([&](auto **out) { return engram_query(get(), text.c_str(), out); });
     }
@@ -368,7 +368,7 @@ private:
     Handle handle_;
 };
 
-// An open pool, closed when it goes; views stay good.
+// An open pool, which its destructor closes. Views stay valid.
 class Pool {
 public:
     static Pool create(const std::string &path, std::uint64_t size,
@@ -382,7 +382,7 @@ public:
             [&](auto **out) { return engram_pool_open(path.c_str(), mode, force, out); }));
     }
     engram_pool *get() const { return handle_.get(); }
-    // The root group of a namespace: of the one that every pool starts with, or of another.
+    // The root group of a namespace; without a name, of the one that every pool has.
     Group root(const char *name = nullptr) const {
         return Group(taken<Group::Handle>(
             [&](auto **out) { return engram_namespace_open(get(), name, out); }));

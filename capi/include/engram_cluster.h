@@ -23,16 +23,17 @@
 #include <stdint.h>
 #include "engram.h"
 
-// An array, in the generation that was looked up.
+// An array of a cluster, in the generation that was looked up.
 typedef struct engram_cluster_array engram_cluster_array;
 
 // An open cluster.
 typedef struct engram_cluster engram_cluster;
 
-// A process's part in serving a node pool. Those of one pool share it: it ends with the last.
+// The part that a process takes in serving a node pool. Several handles of one pool share it, and
+// it ends when the last of them is freed.
 typedef struct engram_cluster_node engram_cluster_node;
 
-// How a cluster is opened: what is not said is as this user's file of the cluster says.
+// How a cluster is opened. What is not set is taken from this user's file of the cluster.
 typedef struct engram_cluster_options engram_cluster_options;
 
 // A process's share in a publication.
@@ -42,25 +43,26 @@ typedef struct engram_share engram_share;
 extern "C" {
 #endif // __cplusplus
 
-// Looks an array up by its name. It is freed with `engram_cluster_array_free`.
+// Looks an array up by its name. Free it with `engram_cluster_array_free`.
 engram_status engram_cluster_array_open(const engram_cluster *cluster,
                                         const char *path,
                                         engram_cluster_array **array);
 
-// The type of its items as `engram_dtype_spec` gives it: the array's.
+// The type of the array's items, in the form that `engram_dtype_spec` gives. The string belongs to
+// the array.
 const char *engram_cluster_array_spec(const engram_cluster_array *array);
 
-// The number of its dimensions.
+// The number of the array's dimensions.
 size_t engram_cluster_array_ndim(const engram_cluster_array *array);
 
-// How long it is in each dimension: the array's.
+// The array's shape: one length for each dimension. It belongs to the array.
 const uint64_t *engram_cluster_array_shape(const engram_cluster_array *array);
 
-// A number that grows with each publication of the name.
+// The array's generation: a number that grows with each publication of the name.
 uint64_t engram_cluster_array_generation(const engram_cluster_array *array);
 
-// Reads a box of the array into memory of its bytes, wherever it lies, in the generation that the
-// name has now. What no part covers is the array's fill value.
+// Reads a box of the array into memory, from whatever nodes it lies on, in the generation that the
+// name has now. Where no part covers the box, it holds the array's fill value.
 engram_status engram_cluster_array_load(const engram_cluster_array *array,
                                         size_t ndim,
                                         const uint64_t *offsets,
@@ -68,55 +70,55 @@ engram_status engram_cluster_array_load(const engram_cluster_array *array,
                                         void *data,
                                         size_t nbytes);
 
-// Frees an array. NULL is nothing.
+// Frees an array. NULL is allowed, and does nothing.
 void engram_cluster_array_free(engram_cluster_array *array);
 
-// Makes options; they are freed with `engram_cluster_options_free`.
+// Makes options. Free them with `engram_cluster_options_free`.
 engram_status engram_cluster_options_new(engram_cluster_options **options);
 
-// Says where etcd is: endpoints `HOST:PORT`, with commas between them.
+// Sets where etcd is: endpoints `HOST:PORT`, with commas between them.
 engram_status engram_cluster_options_etcd(engram_cluster_options *options,
                                           const char *endpoints);
 
-// Says which node pool this host has.
+// Sets the path of this host's node pool.
 engram_status engram_cluster_options_pool(engram_cluster_options *options,
                                           const char *path);
 
-// Says in which folder the certificate of this process is.
+// Sets the folder with the certificate of this process.
 engram_status engram_cluster_options_tls(engram_cluster_options *options,
                                          const char *folder);
 
-// Says how long anything is waited for, in seconds; 30 if nothing is said.
+// Sets how long a call waits for others, in seconds. The default is 30.
 engram_status engram_cluster_options_deadline(engram_cluster_options *options,
                                               double deadline);
 
-// Says how long leases run, in seconds; 15 if nothing is said.
+// Sets how long leases run, in seconds. The default is 15.
 engram_status engram_cluster_options_ttl(engram_cluster_options *options, double ttl);
 
-// Frees options. NULL is nothing.
+// Frees options. NULL is allowed, and does nothing.
 void engram_cluster_options_free(engram_cluster_options *options);
 
-// Opens a cluster by its name, or its URL `engram://NAME`. The engine is `engram_engine()`.
-// Without options everything is as this user's file of the cluster says, which a node writes when
-// it is started. It is closed with `engram_cluster_close`.
+// Opens a cluster by its name, or by its URL `engram://NAME`. The engine is what `engram_engine()`
+// gives. Without options, everything is taken from this user's file of the cluster, which a node
+// writes when it is started. Close the cluster with `engram_cluster_close`.
 engram_status engram_cluster_open(const char *name,
                                   const engram_cluster_options *options,
                                   const void *engine,
                                   engram_cluster **cluster);
 
-// Closes a cluster, whose arrays and shares have been freed. NULL is nothing.
+// Closes a cluster. Its arrays and shares must have been freed. NULL is allowed, and does nothing.
 void engram_cluster_close(engram_cluster *cluster);
 
-// Tells whether this host has a node pool of the cluster, which this process can store into.
+// Gives whether this host has a node pool of the cluster, into which this process can store.
 engram_status engram_cluster_has_pool(const engram_cluster *cluster,
                                       bool *has_pool);
 
-// Gives the names that begin so, one in each line, in a string to be freed.
+// Gives the names that begin with a prefix, one in each line, in a string to be freed.
 engram_status engram_cluster_names(const engram_cluster *cluster,
                                    const char *prefix,
                                    char **names);
 
-// Removes a name. Its parts are freed by those who hold them.
+// Removes a name. The nodes that hold its parts free them.
 engram_status engram_cluster_remove(const engram_cluster *cluster, const char *path);
 
 // Takes part in serving this host's node pool, from threads of this process, until the node is
@@ -127,14 +129,16 @@ engram_status engram_cluster_serve(const engram_cluster *cluster,
                                    const char *host,
                                    engram_cluster_node **node);
 
-// Ends this process's part. What lies in the pool stays. NULL is nothing.
+// Ends this process's part in serving. The data stay in the pool. NULL is allowed, and does
+// nothing.
 void engram_cluster_node_free(engram_cluster_node *node);
 
-// What the last failed call of this library and thread said. It stays until the thread's next call
-// that fails; empty where none has.
+// The message of this thread's last call of this library that failed. It stays until the thread's
+// next call that fails; "" if none has failed.
 const char *engram_cluster_last_error(void);
 
-// Frees a string that a function of this library has given to be freed. NULL is nothing.
+// Frees a string that a function of this library has given to be freed. NULL is allowed, and does
+// nothing.
 void engram_cluster_string_free(char *string);
 
 // Begins a publication, as its publisher: a share of place 0, and the token for the others, in a
@@ -149,7 +153,8 @@ engram_status engram_share_join(const engram_cluster *cluster,
                                 uint32_t place,
                                 engram_share **share);
 
-// Says what array is to be of a name. One process is enough; those that say it say the same.
+// Declares an array: its name, type and shape. One process is enough. If several do so, they must
+// say the same.
 engram_status engram_share_array(const engram_share *share,
                                  const char *path,
                                  const char *spec,
@@ -225,8 +230,8 @@ engram_status engram_share_publish(const engram_share *share,
                                    const char *plan,
                                    const char *const *sealed);
 
-// Ends and frees a share: with `is_published` what it has made stays, and otherwise it is given
-// back. NULL is nothing.
+// Ends and frees a share. With `is_published`, what this process has stored stays; otherwise its
+// space is given back. NULL is allowed, and does nothing.
 void engram_share_free(engram_share *share,
                        bool is_published);
 

@@ -12,7 +12,7 @@ use crate::group::Group;
 use crate::list::{List, MemberKind};
 use crate::raw::{self, argument};
 
-/// An attribute's value, as it was when it was asked for.
+/// The value of an attribute at the moment when it was asked for.
 pub struct Attribute {
     value: Value,
     dtype: DType,
@@ -23,7 +23,7 @@ fn set(group: *const Group, path: *const c_char, key: *const c_char, value: Valu
     group.namespace.set_attrs(group.member(path)?, &[(key.to_owned(), value)])
 }
 
-/// Sets an attribute: one number or structure (`ndim` 0), or an array of them in C order.
+/// Sets an attribute to one number or structure (`ndim` 0), or to an array of them in C order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_attr_set(
     group: *const Group,
@@ -49,8 +49,8 @@ pub unsafe extern "C" fn engram_attr_set(
     })
 }
 
-/// Sets an attribute to a string of so many bytes of UTF-8, which may hold anything but NUL at its
-/// end: the length counts.
+/// Sets an attribute to a string of `len` bytes of UTF-8. The string may contain NUL bytes, but not
+/// end with one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_attr_set_text(
     group: *const Group,
@@ -89,7 +89,8 @@ pub unsafe extern "C" fn engram_attr_set_texts(
     })
 }
 
-/// Gives an attribute's value. There is none: `ENGRAM_STATUS_NOT_FOUND`.
+/// Gives an attribute's value. If there is no such attribute, the status is
+/// `ENGRAM_STATUS_NOT_FOUND`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_attr_get(
     group: *const Group,
@@ -143,38 +144,39 @@ pub unsafe extern "C" fn engram_attr_list(
     })
 }
 
-/// The type of an attribute's items, which is the attribute's; NULL of NULL.
+/// The type of the attribute's items; NULL for NULL. The type belongs to the attribute.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_attribute_dtype(attribute: *const Attribute) -> *const DType {
     raw::of("attribute", attribute).map_or(std::ptr::null(), |own| &raw const own.dtype)
 }
 
-/// How many dimensions it has: 0 of a single value.
+/// The number of the attribute's dimensions; 0 for a single value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_attribute_ndim(attribute: *const Attribute) -> usize {
     raw::of("attribute", attribute).map_or(0, |own| own.value.shape.len())
 }
 
-/// Its shape, which is the attribute's.
+/// The attribute's shape: one length for each dimension. It belongs to the attribute.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_attribute_shape(attribute: *const Attribute) -> *const u64 {
     raw::of("attribute", attribute).map_or(std::ptr::null(), |own| own.value.shape.as_ptr())
 }
 
-/// Its bytes, which are the attribute's. Of a single string these are its characters, without NUL.
+/// The attribute's bytes, which belong to the attribute. For a single string, these are its
+/// characters, without a NUL at the end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_attribute_data(attribute: *const Attribute) -> *const c_void {
     raw::of("attribute", attribute).map_or(std::ptr::null(), |own| own.value.data.as_ptr().cast())
 }
 
-/// How many bytes these are.
+/// The number of the attribute's bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_attribute_nbytes(attribute: *const Attribute) -> usize {
     raw::of("attribute", attribute).map_or(0, |own| own.value.data.len())
 }
 
-/// Gives a string of an attribute of strings: item `at` of an array's, or the single one, at 0. The
-/// string is to be freed; the length may be NULL.
+/// Gives one string of an attribute of strings: the item at `at` of an array, or a single string at
+/// 0. The string is to be freed. `len` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_attribute_text(
     attribute: *const Attribute,
@@ -214,7 +216,7 @@ fn text_at(value: &Value, at: usize) -> Result<&[u8]> {
     found.ok_or_else(|| Error::new(Kind::Corrupt, "an attribute's strings are damaged"))
 }
 
-/// Frees an attribute's value. NULL is nothing.
+/// Frees an attribute's value. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_attribute_free(attribute: *mut Attribute) {
     drop(raw::take(attribute));

@@ -6,13 +6,13 @@ use crate::error::{Status, guard};
 use crate::group::Group;
 use crate::raw;
 
-/// A batch that runs in the thread that began it.
+/// A batch, which runs in the thread that began it.
 pub struct Batch {
     engine: Engine,
 }
 
-/// Begins a batch on a group's namespace, in this thread; within another, joins that. What the
-/// thread does there until the end becomes visible at once, or never.
+/// Begins a batch on a group's namespace, in this thread. If the thread has a batch there already,
+/// this joins it. What the thread changes until the end becomes visible all at once, or not at all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_batch_begin(group: *const Group, batch: *mut *mut Batch) -> Status {
     guard(|| {
@@ -23,8 +23,8 @@ pub unsafe extern "C" fn engram_batch_begin(group: *const Group, batch: *mut *mu
     })
 }
 
-/// Ends a batch, and commits if it is the outermost. The handle is freed whatever comes of it; on
-/// an error nothing of the batch is kept.
+/// Ends a batch, and commits it unless it has joined another batch. The handle is freed, whether
+/// this succeeds or not. After an error, nothing of the batch is kept.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_batch_commit(batch: *mut Batch) -> Status {
     guard(|| {
@@ -33,8 +33,8 @@ pub unsafe extern "C" fn engram_batch_commit(batch: *mut Batch) -> Status {
     })
 }
 
-/// Ends a batch, and the one that it has joined, with nothing kept. The handle is freed. NULL is
-/// nothing.
+/// Ends a batch, and the batch that it has joined, and keeps nothing of either. The handle is
+/// freed. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_batch_abort(batch: *mut Batch) -> Status {
     guard(|| raw::take(batch).map_or(Ok(()), |batch| batch.engine.abort()))

@@ -11,7 +11,7 @@ use engram::dtype::Field;
 use crate::error::{Status, c_string, guard};
 use crate::raw::{self, argument};
 
-/// The types of numbers, native byte order.
+/// The types of numbers, in native byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub enum Scalar {
@@ -115,14 +115,16 @@ impl DType {
     }
 }
 
-/// The type of a number: one of the library's own, never to be freed. NULL if there is none such.
+/// Gives the type of a number. It belongs to the library, and is never freed. NULL for an unknown
+/// number.
 #[unsafe(no_mangle)]
 pub extern "C" fn engram_dtype_scalar(scalar: c_int) -> *const DType {
     let place = usize::try_from(scalar).ok().and_then(|number| number.checked_sub(1));
     place.and_then(|place| SCALARS.get(place)).map_or(std::ptr::null(), std::ptr::from_ref)
 }
 
-/// Begins a structure of so many bytes, padding included (`sizeof`); fields are added to it.
+/// Begins a structure of `size` bytes, padding included (`sizeof`). Fields are added to it with
+/// `engram_dtype_add_field`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_dtype_struct(size: usize, dtype: *mut *mut DType) -> Status {
     guard(|| {
@@ -163,7 +165,7 @@ pub unsafe extern "C" fn engram_dtype_add_field(
     })
 }
 
-/// The type of a field that is itself an array: `double v[3]` in a structure.
+/// Gives the type of a field that is itself an array, such as `double v[3]` in a structure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_dtype_sub(
     base: *const DType,
@@ -181,7 +183,7 @@ pub unsafe extern "C" fn engram_dtype_sub(
     })
 }
 
-/// Which number it is; `ENGRAM_SCALAR_OTHER` for what is none, and for NULL.
+/// Which type of number this is; `ENGRAM_SCALAR_OTHER` for any other type, and for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_dtype_which(dtype: *const DType) -> Scalar {
     let Ok(dtype) = raw::of("dtype", dtype) else { return Scalar::Other };
@@ -189,19 +191,20 @@ pub unsafe extern "C" fn engram_dtype_which(dtype: *const DType) -> Scalar {
     place.map_or(Scalar::Other, |place| ALL[place])
 }
 
-/// The bytes of one item; 0 of strings of variable length, and of NULL.
+/// The number of bytes of one item; 0 for strings of variable length, and for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_dtype_itemsize(dtype: *const DType) -> usize {
     raw::of("dtype", dtype).map_or(0, |dtype| dtype.engine.itemsize() as usize)
 }
 
-/// How many fields it has; 0 of what is no structure, and of NULL.
+/// The number of a structure's fields; 0 for any other type, and for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_dtype_nfields(dtype: *const DType) -> usize {
     raw::of("dtype", dtype).map_or(0, |dtype| dtype.fields.len())
 }
 
-/// Gives a field's name, offset and type, which are the dtype's. Each output may be NULL.
+/// Gives a field's name, offset and type. Name and type belong to the dtype. Each output may be
+/// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_dtype_field(
     dtype: *const DType,
@@ -231,7 +234,7 @@ pub unsafe extern "C" fn engram_dtype_field(
     })
 }
 
-/// Whether two types have the same items, byte by byte and name by name.
+/// Whether two types have the same items: the same bytes, and the same names of fields.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_dtype_equal(one: *const DType, other: *const DType) -> bool {
     match (raw::of("one", one), raw::of("other", other)) {
@@ -271,8 +274,8 @@ pub unsafe extern "C" fn engram_dtype_text(dtype: *const DType, text: *mut *mut 
     })
 }
 
-/// Frees a type that was made, by `engram_dtype_struct` or `engram_dtype_sub`. NULL, and the
-/// library's own, are nothing.
+/// Frees a type that `engram_dtype_struct` or `engram_dtype_sub` has made. NULL and types that
+/// belong to the library are allowed; nothing is done to them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_dtype_free(dtype: *mut DType) {
     if !SCALARS.as_ptr_range().contains(&dtype.cast_const()) {

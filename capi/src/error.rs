@@ -6,13 +6,14 @@ use engram::{Kind, Result};
 use engram_edge::error as edge;
 pub(crate) use engram_edge::error::c_string;
 
-/// What a call came to: 0, or the number of the kind of its error, by what the caller can do.
+/// The result of a call: 0, or the number of the kind of its error, by what the caller can do about
+/// it.
 ///
 /// The numbers are those of the engine's one table, which only ever grows at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub enum Status {
-    /// It was done.
+    /// The call has succeeded.
     Ok = 0,
     /// No such pool, namespace, group, object or attribute.
     NotFound = 1,
@@ -26,27 +27,28 @@ pub enum Status {
     ReadOnly = 5,
     /// An ill-formed query.
     Query = 6,
-    /// What is on media is not what was written.
+    /// The bytes on the media are not those that were written.
     Corrupt = 7,
-    /// Somebody else holds or changed it.
+    /// Another process or thread holds it, or has changed it.
     Busy = 8,
-    /// Not a pool, half-created, newer.
+    /// Not a pool; a pool whose creation was not finished, or of a newer version.
     Format = 9,
-    /// A name that cannot be a name.
+    /// The name is not valid.
     InvalidName = 10,
-    /// A dtype, shape, value, pointer or handle that does not fit.
+    /// A dtype, shape, value, pointer or handle is not valid here.
     Argument = 11,
-    /// A filesystem or environment that cannot carry a pool.
+    /// The filesystem or environment cannot carry a pool.
     Unsupported = 12,
-    /// The operating system failed in a way that has no kind of its own; or a defect of the engine.
+    /// The operating system failed in a way that has no kind of its own, or the engine has a
+    /// defect.
     Os = 13,
-    /// A commit whose last sync failed: what it changed may be durable, or not. Close the pool, run
-    /// `engram verify`, look whether the change is there, and repeat it if it is not.
+    /// The last sync of a commit failed, so the change may be there or not. Close the pool, run
+    /// `engram verify`, check whether the change is there, and repeat it if it is not.
     CommitUncertain = 14,
-    /// The pool's files were removed under this process: what it holds goes with the last one that
-    /// maps it.
+    /// The pool's files were removed while this process had it open. Its values are lost when no
+    /// process maps them any more.
     PoolGone = 15,
-    /// Nobody but its owner may enter the namespace, so nobody would read what is published there.
+    /// Only its owner may enter the namespace, so nobody would read what is published there.
     ClosedNamespace = 16,
     /// A loss of power may have damaged the pool, and nobody has verified it since.
     Unverified = 17,
@@ -111,14 +113,14 @@ fn kind(status: c_int) -> Option<Kind> {
     Kind::ALL.get(usize::try_from(status).ok()?.checked_sub(1)?).copied()
 }
 
-/// What the last failed call of this thread said: what was wrong, with the value, and what to do.
-/// It stays until this thread's next call that fails; empty where none has.
+/// The message of this thread's last call that failed: what was wrong, with the value, and what to
+/// do. It stays until the thread's next call that fails; "" if none has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn engram_last_error() -> *const c_char {
     edge::last()
 }
 
-/// The name of a status, which is that of the Python exception; "OK" for 0.
+/// The name of a status, which is the name of the Python exception; "OK" for 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn engram_status_name(status: c_int) -> *const c_char {
     match (status, kind(status)) {
@@ -128,7 +130,7 @@ pub extern "C" fn engram_status_name(status: c_int) -> *const c_char {
     }
 }
 
-/// The nearest errno of a status: `ENOENT` where nothing is; 0 of 0.
+/// The errno that is nearest to a status, such as `ENOENT` for `ENGRAM_STATUS_NOT_FOUND`; 0 for 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn engram_status_errno(status: c_int) -> c_int {
     match (status, kind(status)) {
@@ -145,7 +147,7 @@ pub extern "C" fn engram_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// Frees a string that a function has given to be freed. NULL is nothing.
+/// Frees a string that a function has given to be freed. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_string_free(string: *mut c_char) {
     crate::raw::take_string(string);

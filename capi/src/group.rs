@@ -51,7 +51,7 @@ fn made(
     Ok(())
 }
 
-/// Makes a group, with those above it that are missing. `new` may be NULL.
+/// Makes a group, and the groups above it that are missing. `new` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_group_create(
     group: *const Group,
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn engram_group_create(
     guard(|| made(group, path, false, new))
 }
 
-/// Gives a group, made if it is not there. `found` may be NULL.
+/// Gives a group, and makes it if it is not there. `found` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_group_require(
     group: *const Group,
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn engram_group_require(
     guard(|| made(group, path, true, found))
 }
 
-/// Gives a group that is there.
+/// Gives a group that exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_group_open(
     group: *const Group,
@@ -94,13 +94,14 @@ pub unsafe extern "C" fn engram_group_open(
     })
 }
 
-/// The group's id; 0 of NULL.
+/// The group's id; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_group_gid(group: *const Group) -> u64 {
     raw::of("group", group).map_or(0, |group| group.gid)
 }
 
-/// Gives a group's path from the root of its namespace, in a string to be freed; "" of the root.
+/// Gives a group's path from the root of its namespace, in a string to be freed. The path of the
+/// root is "".
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_group_path(group: *const Group, path: *mut *mut c_char) -> Status {
     guard(|| {
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn engram_group_path(group: *const Group, path: *mut *mut 
     })
 }
 
-/// Lists a group's members in byte order of their names, each with its id and what it is.
+/// Lists a group's members in byte order of their names, each with its id and kind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_group_list(group: *const Group, members: *mut *mut List) -> Status {
     guard(|| {
@@ -139,7 +140,8 @@ pub unsafe extern "C" fn engram_group_list(group: *const Group, members: *mut *m
     })
 }
 
-/// Tells what is at a path: `ENGRAM_MEMBER_KIND_NOTHING` where nothing is. The id may be NULL.
+/// Gives the id and the kind of the member at a path. The kind is `ENGRAM_MEMBER_KIND_NOTHING` if
+/// there is none. `id` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_lookup(
     group: *const Group,
@@ -163,7 +165,7 @@ pub unsafe extern "C" fn engram_lookup(
     })
 }
 
-/// Deletes a member; a group with all that is in it. Views of values stay good.
+/// Deletes a member. A group is deleted with everything in it. Views of values stay valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_delete(group: *const Group, path: *const c_char) -> Status {
     guard(|| {
@@ -200,7 +202,7 @@ pub unsafe extern "C" fn engram_move(
     })
 }
 
-/// Frees a group's handle. NULL is nothing.
+/// Frees a group's handle. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_group_free(group: *mut Group) {
     drop(raw::take(group));

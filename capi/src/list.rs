@@ -21,7 +21,7 @@ pub enum MemberKind {
     Blob = 3,
     /// An array of strings of variable length.
     Strings = 4,
-    /// An array or a blob: which of them was not looked at.
+    /// An array or a blob; the list does not say which.
     Object = 5,
 }
 
@@ -45,7 +45,7 @@ struct Entry {
     kind: MemberKind,
 }
 
-/// Names or paths, each with an id where it has one.
+/// Names or paths, each with an id if it has one.
 #[derive(Default)]
 pub struct List {
     entries: Vec<Entry>,
@@ -87,14 +87,14 @@ fn entry<'a>(list: *const List, at: usize) -> Result<&'a Entry> {
     all.get(at).ok_or_else(|| argument(format!("entry {at} of a list of {of}")))
 }
 
-/// How many entries a list has; 0 of NULL.
+/// The number of a list's entries; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_list_len(list: *const List) -> usize {
     raw::of("list", list).map_or(0, |list| list.entries.len())
 }
 
-/// Gives an entry's name or path; its id, or 0; and what it is. The text is the list's. Each output
-/// may be NULL.
+/// Gives an entry's name or path, its id (0 if it has none), and its kind. The text belongs to the
+/// list. Each output may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_list_at(
     list: *const List,
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn engram_list_at(
     })
 }
 
-/// Frees a list, with its texts. NULL is nothing.
+/// Frees a list with its texts. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_list_free(list: *mut List) {
     drop(raw::take(list));

@@ -15,10 +15,11 @@ pub struct Lock {
     _engine: Engine,
 }
 
-/// Locks a member, or the group itself at NULL or "": with `exclusive` from all others who lock it,
-/// else from those who lock it exclusively. It keeps out nobody who does not ask. Waits for so many
-/// seconds, then that is `ENGRAM_STATUS_BUSY`; for ever, if the number is negative. It belongs to
-/// this thread, and ends with the process, however that ends.
+/// Locks a member, or the group itself if `path` is NULL or "". With `exclusive`, nobody else can
+/// lock it meanwhile. Without, others can lock it too, but not exclusively. Only those who ask for
+/// the lock are kept out. The call waits for so many seconds, or for ever if the number is
+/// negative; after that the status is `ENGRAM_STATUS_BUSY`. The lock belongs to this thread. It
+/// ends with the process at the latest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_lock_take(
     group: *const Group,
@@ -48,7 +49,7 @@ pub unsafe extern "C" fn engram_lock_take(
     })
 }
 
-/// Lets go of a lock. NULL is nothing.
+/// Releases a lock. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_lock_free(lock: *mut Lock) {
     drop(raw::take(lock));

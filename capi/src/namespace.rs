@@ -8,7 +8,8 @@ use crate::list::{List, MemberKind};
 use crate::pool::{FIRST, Pool};
 use crate::raw;
 
-/// Opens a namespace: its root group. NULL is the one that every pool starts with.
+/// Opens a namespace, and gives its root group. NULL is the name of the namespace that every pool
+/// has from the beginning.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_namespace_open(
     pool: *const Pool,
@@ -25,8 +26,8 @@ pub unsafe extern "C" fn engram_namespace_open(
     })
 }
 
-/// Makes a namespace with a POSIX mode such as 0770, and at most `size` bytes of values; 0 for as
-/// many as the pool's first one.
+/// Makes a namespace with a POSIX mode such as 0770. Its values may take at most `size` bytes; 0
+/// means as many as in the pool's first namespace.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_namespace_create(
     pool: *const Pool,
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn engram_namespace_list(pool: *const Pool, names: *mut *m
     })
 }
 
-/// Removes a namespace with all that is in it. While others use it, that is `ENGRAM_STATUS_BUSY`.
+/// Removes a namespace with everything in it. If others use it, the status is `ENGRAM_STATUS_BUSY`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_namespace_remove(pool: *const Pool, name: *const c_char) -> Status {
     guard(|| raw::of("pool", pool)?.engine.remove_namespace(raw::text("name", name)?))

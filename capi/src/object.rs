@@ -16,8 +16,8 @@ use crate::list::MemberKind;
 use crate::options::Options;
 use crate::raw::{self, Out, argument};
 
-/// An array or a blob. Its type and shape are those that it had when the handle was made, or
-/// refreshed; it never gets another type.
+/// An array or a blob. Its type and shape are those of the moment when the handle was made or
+/// refreshed. The type of an object never changes.
 pub struct Object {
     pub(crate) namespace: Namespace,
     pub(crate) oid: Oid,
@@ -78,7 +78,7 @@ impl Request<'_> {
         self.options.map(|options| options.placement).unwrap_or_default()
     }
 
-    /// The bytes of its value.
+    /// The number of bytes of the object's value.
     pub(crate) fn nbytes(&self) -> Result<u64> {
         self.new.shape.iter().try_fold(self.new.dtype.itemsize(), |bytes, length| {
             let bytes = bytes.checked_mul(*length).filter(|bytes| i64::try_from(*bytes).is_ok());
@@ -204,7 +204,8 @@ pub(crate) fn hand(out: Option<Out<*mut Object>>, namespace: &Namespace, oid: Oi
     Ok(())
 }
 
-/// Makes an array of zeros; or unset, if `options` say so, which may be NULL. `object` may be NULL.
+/// Makes an array of zeros, or with unset values if `options` say so. `options` and `object` may be
+/// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_array_create(
     group: *const Group,
@@ -222,8 +223,9 @@ pub unsafe extern "C" fn engram_array_create(
     })
 }
 
-/// Gives the array at a path, made as by `engram_array_create` if nothing is there. Many processes
-/// may do so at once. What is there and is not of this type and shape is `ENGRAM_STATUS_EXISTS`.
+/// Gives the array at a path, and makes it as `engram_array_create` does if nothing is there. Many
+/// processes may do so at once. If something else is there, or an array of another type or shape,
+/// the status is `ENGRAM_STATUS_EXISTS`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_array_require(
     group: *const Group,
@@ -241,8 +243,8 @@ pub unsafe extern "C" fn engram_array_require(
     })
 }
 
-/// Stores a whole array of `nbytes` bytes in C order: visible to all when this returns, and not
-/// before. `options` and `object` may be NULL.
+/// Stores a whole array of `nbytes` bytes in C order. It is visible to all when this returns, and
+/// not before. `options` and `object` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_array_put(
     group: *const Group,
@@ -264,7 +266,7 @@ pub unsafe extern "C" fn engram_array_put(
     })
 }
 
-/// Stores a blob: visible to all when this returns. `options` and `object` may be NULL.
+/// Stores a blob. It is visible to all when this returns. `options` and `object` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_blob_put(
     group: *const Group,
@@ -324,59 +326,59 @@ pub unsafe extern "C" fn engram_object_open_id(
     })
 }
 
-/// The object's id: unique in the pool, and never used again. 0 of NULL.
+/// The object's id, which is unique in the pool and never used again; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_oid(object: *const Object) -> u64 {
     raw::of("object", object).map_or(0, |object| object.oid)
 }
 
-/// What it is: an array, a blob or strings.
+/// What the object is: an array, a blob or strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_kind(object: *const Object) -> MemberKind {
     raw::of("object", object).map_or(MemberKind::Nothing, |object| object.kind)
 }
 
-/// The type of its items, which is the object's handle's; NULL of NULL.
+/// The type of the object's items; NULL for NULL. The type belongs to the object's handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_dtype(object: *const Object) -> *const DType {
     raw::of("object", object).map_or(ptr::null(), |object| &raw const object.dtype)
 }
 
-/// How many dimensions it has; 1 of a blob.
+/// The number of the object's dimensions; 1 for a blob.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_ndim(object: *const Object) -> usize {
     raw::of("object", object).map_or(0, |object| object.shape.len())
 }
 
-/// Its shape, which is the handle's.
+/// The object's shape: one length for each dimension. It belongs to the object's handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_shape(object: *const Object) -> *const u64 {
     raw::of("object", object).map_or(ptr::null(), |object| object.shape.as_ptr())
 }
 
-/// The bytes of its value.
+/// The number of bytes of the object's value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_nbytes(object: *const Object) -> u64 {
     raw::of("object", object).map_or(0, |object| object.nbytes)
 }
 
-/// The shape of a chunk, of as many dimensions as the array has; NULL of what lies in one piece. It
-/// is the handle's.
+/// The shape of a chunk: one length for each dimension of the array; NULL if the array lies in one
+/// piece. It belongs to the object's handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_chunks(object: *const Object) -> *const u64 {
     let chunks = raw::of("object", object).ok().map(|object| &object.chunks);
     chunks.filter(|chunks| !chunks.is_empty()).map_or(ptr::null(), Vec::as_ptr)
 }
 
-/// How each chunk is encoded, such as "shuffle+lz4"; "" of what lies in one piece. The string is
-/// the handle's.
+/// How each chunk is encoded, such as "shuffle+lz4"; "" if the array lies in one piece. The string
+/// belongs to the object's handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_codec(object: *const Object) -> *const c_char {
     raw::of("object", object).map_or(c"".as_ptr(), |object| object.codec.as_ptr())
 }
 
-/// Gives a chunked array another shape of as many dimensions: what it grows by is zeros, what is
-/// cut off is gone. The handle has the new shape then.
+/// Changes the lengths of a chunked array; the number of dimensions stays. Where the array grows it
+/// holds zeros, and what is cut off is gone. Afterwards the handle has the new shape.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_array_resize(
     object: *mut Object,
@@ -390,8 +392,9 @@ pub unsafe extern "C" fn engram_array_resize(
     })
 }
 
-/// Appends data, of so many items in each dimension, to a chunked array along one of them. Who
-/// appends at the same time comes before or after. The handle has the new shape then.
+/// Appends data to a chunked array along the dimension `axis`. `counts` has the lengths of the
+/// data, one for each dimension. If several processes append at the same time, their data follow
+/// one another. Afterwards the handle has the new shape.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_array_append(
     object: *mut Object,
@@ -410,14 +413,15 @@ pub unsafe extern "C" fn engram_array_append(
     })
 }
 
-/// Looks again what is known of an object: the shape of a chunked array may have been changed by
-/// another.
+/// Updates what the handle knows of its object: another process may have changed the shape of a
+/// chunked array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_refresh(object: *mut Object) -> Status {
     guard(|| raw::of_mut("object", object)?.refresh())
 }
 
-/// Gives the bytes that a value takes in the pool: of a chunked array, of what is encoded.
+/// Gives the number of bytes that a value takes in the pool. For a chunked array, these are the
+/// encoded bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_stored_nbytes(
     object: *const Object,
@@ -431,13 +435,13 @@ pub unsafe extern "C" fn engram_object_stored_nbytes(
     })
 }
 
-/// Its name when the handle was made. The string is the handle's.
+/// The object's name when the handle was made. The string belongs to the object's handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_name(object: *const Object) -> *const c_char {
     raw::of("object", object).map_or(c"".as_ptr(), |object| object.name.as_ptr())
 }
 
-/// Gives its path from the root of its namespace, in a string to be freed.
+/// Gives the object's path from the root of its namespace, in a string to be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_path(
     object: *const Object,
@@ -452,7 +456,7 @@ pub unsafe extern "C" fn engram_object_path(
     })
 }
 
-/// Frees a handle. NULL is nothing.
+/// Frees the handle of an object. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_free(object: *mut Object) {
     drop(raw::take(object));

@@ -14,11 +14,12 @@ pub struct PoolOptions {
     pub(crate) engine: CreateOptions,
 }
 
-/// What a pool survives.
+/// What a pool must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub enum Survives {
-    /// What its filesystem does: tmpfs the process's death, others the loss of power.
+    /// As much as the filesystem allows: on tmpfs the death of any process, on others the loss of
+    /// power.
     Auto = 0,
     /// The death of any process.
     Process = 1,
@@ -49,17 +50,17 @@ impl Options {
     }
 }
 
-/// When an object's attributes come into the index.
+/// When the attributes of an object are indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub enum Indexing {
-    /// As its group says.
+    /// As the object's group says.
     Inherited = 0,
-    /// In the commit that makes it.
+    /// In the commit that makes the object.
     Sync = 1,
-    /// Soon after.
+    /// Soon after that commit.
     Async = 2,
-    /// Never: queries see what is built in alone.
+    /// Never: queries find the object by its built-in fields only.
     Never = 3,
 }
 
@@ -81,7 +82,7 @@ pub unsafe extern "C" fn engram_pool_options_new(options: *mut *mut PoolOptions)
     })
 }
 
-/// What the pool must survive: one of `ENGRAM_SURVIVES_...`.
+/// Sets what the pool must survive: one of `ENGRAM_SURVIVES_...`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_options_survives(
     options: *mut PoolOptions,
@@ -98,7 +99,7 @@ pub unsafe extern "C" fn engram_pool_options_survives(
     })
 }
 
-/// One device more, beside the pool's own path: a folder of another filesystem, or a devdax node.
+/// Adds a device beside the pool's own path: a folder on another filesystem, or a devdax node.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_options_add_device(
     options: *mut PoolOptions,
@@ -111,7 +112,8 @@ pub unsafe extern "C" fn engram_pool_options_add_device(
     })
 }
 
-/// The POSIX mode of the pool's first namespace, such as 0770; its owner's alone, where unset.
+/// Sets the POSIX mode of the pool's first namespace, such as 0770. If it is not set, the namespace
+/// is for its owner alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_options_mode(options: *mut PoolOptions, mode: u32) -> Status {
     guard(|| {
@@ -120,7 +122,8 @@ pub unsafe extern "C" fn engram_pool_options_mode(options: *mut PoolOptions, mod
     })
 }
 
-/// Whether all space is taken and mapped now.
+/// Sets whether all space is taken from the kernel and mapped now, so that later writes need not
+/// wait for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_options_prefault(
     options: *mut PoolOptions,
@@ -132,7 +135,7 @@ pub unsafe extern "C" fn engram_pool_options_prefault(
     })
 }
 
-/// Whether each value has a checksum, which `engram_pool_verify` compares.
+/// Sets whether each value has a checksum, which `engram_pool_verify` compares.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_options_checksums(
     options: *mut PoolOptions,
@@ -144,7 +147,7 @@ pub unsafe extern "C" fn engram_pool_options_checksums(
     })
 }
 
-/// Whether copies go at the pace of persistent memory, for evaluation alone.
+/// Sets whether copies run at the speed of persistent memory. This is for evaluation only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_options_emulate_pmem(
     options: *mut PoolOptions,
@@ -156,7 +159,8 @@ pub unsafe extern "C" fn engram_pool_options_emulate_pmem(
     })
 }
 
-/// Whether filesystems will do that are not on the list; network ones never do.
+/// Sets whether a filesystem that is not on Engram's list is accepted. A network filesystem never
+/// is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_options_force(options: *mut PoolOptions, on: bool) -> Status {
     guard(|| {
@@ -165,13 +169,13 @@ pub unsafe extern "C" fn engram_pool_options_force(options: *mut PoolOptions, on
     })
 }
 
-/// Frees options. NULL is nothing.
+/// Frees options. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_options_free(options: *mut PoolOptions) {
     drop(raw::take(options));
 }
 
-/// Gives new options for what makes arrays and blobs.
+/// Gives new options for functions that make arrays and blobs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_options_new(options: *mut *mut Options) -> Status {
     guard(|| {
@@ -180,7 +184,7 @@ pub unsafe extern "C" fn engram_options_new(options: *mut *mut Options) -> Statu
     })
 }
 
-/// Whether what has the name is replaced, in the same commit.
+/// Sets whether something that has the name already is replaced, in the same commit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_options_overwrite(options: *mut Options, on: bool) -> Status {
     guard(|| {
@@ -189,8 +193,9 @@ pub unsafe extern "C" fn engram_options_overwrite(options: *mut Options, on: boo
     })
 }
 
-/// Whether a new array holds anything at first, in place of zeros: whatever was there of the same
-/// user's pool. It is quicker, for who is going to write all of it.
+/// Sets whether the values of a new array are unset instead of zeros. Unset values show what the
+/// pool's user has stored there before. Making the array is faster then; use it if you will write
+/// all of its values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_options_unset(options: *mut Options, on: bool) -> Status {
     guard(|| {
@@ -199,7 +204,8 @@ pub unsafe extern "C" fn engram_options_unset(options: *mut Options, on: bool) -
     })
 }
 
-/// Whether it is read-only from the beginning: a hint, kept against mistakes.
+/// Sets whether the object is read-only from the beginning. This is a hint that protects against
+/// mistakes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_options_read_only(options: *mut Options, on: bool) -> Status {
     guard(|| {
@@ -208,7 +214,7 @@ pub unsafe extern "C" fn engram_options_read_only(options: *mut Options, on: boo
     })
 }
 
-/// When its attributes come into the index: one of `ENGRAM_INDEXING_...`.
+/// Sets when the object's attributes are indexed: one of `ENGRAM_INDEXING_...`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_options_indexing(options: *mut Options, indexing: c_int) -> Status {
     guard(|| {
@@ -223,9 +229,10 @@ pub unsafe extern "C" fn engram_options_indexing(options: *mut Options, indexing
     })
 }
 
-/// Keeps an array in chunks of this shape, each encoded for itself, so that it can grow and shrink;
-/// with `ndim` 0, of a shape that serves well. The codec is "none", "lz4", "zstd" or "zstd:9", with
-/// "shuffle+" before the last three if that helps; NULL is "none". Such an array has no view.
+/// Keeps an array in chunks of this shape, each encoded on its own, so that the array can grow and
+/// shrink. If `ndim` is 0, Engram chooses the shape. The codec is "none", "lz4", "zstd" or
+/// "zstd:9"; "shuffle+" may stand before each but "none". NULL means "none". Such an array has no
+/// view.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_options_chunks(
     options: *mut Options,
@@ -241,7 +248,7 @@ pub unsafe extern "C" fn engram_options_chunks(
     })
 }
 
-/// The names of an array's dimensions.
+/// Sets the names of an array's dimensions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_options_dims(
     options: *mut Options,
@@ -257,7 +264,7 @@ pub unsafe extern "C" fn engram_options_dims(
     })
 }
 
-/// Frees options. NULL is nothing.
+/// Frees options. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_options_free(options: *mut Options) {
     drop(raw::take(options));

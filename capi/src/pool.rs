@@ -17,7 +17,7 @@ pub struct Pool {
     uuid: CString,
 }
 
-/// What may be done with a pool.
+/// What a program may do with a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub enum OpenMode {
@@ -34,17 +34,17 @@ const READ_WRITE: c_int = OpenMode::ReadWrite as c_int;
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Space {
-    /// The bound of what values take.
+    /// The most that values may take.
     pub size: u64,
     /// What values take.
     pub used: u64,
-    /// What is taken from the devices so far.
+    /// What the pool has taken from its devices so far.
     pub arena: u64,
-    /// What is free of that.
+    /// What of `arena` is free.
     pub free: u64,
-    /// What is reserved, or freed and still in somebody's view.
+    /// What of `arena` is reserved, or freed but still in use by a view.
     pub pending: u64,
-    /// What the catalog takes, beside that.
+    /// What the catalog takes, in addition.
     pub catalog: u64,
 }
 
@@ -56,8 +56,9 @@ impl Pool {
     }
 }
 
-/// Makes a pool of at most `size` bytes of values at a path that does not exist or is an empty
-/// folder, and opens it for writing. `options` may be NULL. On an error nothing is left behind.
+/// Makes a pool and opens it for writing. Its values may take at most `size` bytes. At `path` there
+/// is nothing yet, or an empty folder. `options` may be NULL. After an error, nothing is left
+/// behind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_create(
     path: *const c_char,
@@ -74,8 +75,8 @@ pub unsafe extern "C" fn engram_pool_create(
     })
 }
 
-/// Opens a pool: `mode` is `ENGRAM_OPEN_MODE_READ` or `ENGRAM_OPEN_MODE_READ_WRITE`; `force`, where
-/// its filesystem is not on the list.
+/// Opens a pool. `mode` is `ENGRAM_OPEN_MODE_READ` or `ENGRAM_OPEN_MODE_READ_WRITE`. With `force`,
+/// a filesystem that is not on Engram's list is accepted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_open(
     path: *const c_char,
@@ -95,10 +96,11 @@ pub unsafe extern "C" fn engram_pool_open(
     })
 }
 
-/// Closes a pool and frees it. Groups and objects of it answer `ENGRAM_STATUS_ARGUMENT` from then
-/// on, and are freed by their owner as ever; views stay good. While this thread runs a batch on it,
-/// that is `ENGRAM_STATUS_BUSY`, and the pool stays open. Where its files were removed meanwhile,
-/// that is `ENGRAM_STATUS_POOL_GONE`; it is closed and freed. NULL is nothing.
+/// Closes a pool and frees its handle. Its groups and objects answer `ENGRAM_STATUS_ARGUMENT` from
+/// then on, and are still to be freed. Views stay valid. If this thread runs a batch on the pool,
+/// the status is `ENGRAM_STATUS_BUSY`, and the pool stays open. If the pool's files have been
+/// removed, the status is `ENGRAM_STATUS_POOL_GONE`, and the pool is closed and freed. NULL is
+/// allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_close(pool: *mut Pool) -> Status {
     guard(|| {
@@ -114,20 +116,21 @@ pub unsafe extern "C" fn engram_pool_close(pool: *mut Pool) -> Status {
     })
 }
 
-/// Removes a pool with all that is in it. While others have it open, that is `ENGRAM_STATUS_BUSY`.
-/// With `force` what is damaged, or is no pool any more, is removed as far as it can be told.
+/// Removes a pool with everything in it. If other processes have it open, the status is
+/// `ENGRAM_STATUS_BUSY`. With `force`, a damaged pool is removed too, as far as its parts can be
+/// recognized.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_destroy(path: *const c_char, force: bool) -> Status {
     guard(|| Engine::destroy_with(raw::path("path", path)?, force))
 }
 
-/// The pool's folder. The string is the pool's.
+/// The pool's folder. The string belongs to the pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_path(pool: *const Pool) -> *const c_char {
     raw::of("pool", pool).map_or(c"".as_ptr(), |pool| pool.path.as_ptr())
 }
 
-/// The pool's identity, 32 hexadecimal digits. The string is the pool's.
+/// The pool's identity: 32 hexadecimal digits. The string belongs to the pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_uuid(pool: *const Pool) -> *const c_char {
     raw::of("pool", pool).map_or(c"".as_ptr(), |pool| pool.uuid.as_ptr())
@@ -139,7 +142,7 @@ pub unsafe extern "C" fn engram_pool_survives_power(pool: *const Pool) -> bool {
     raw::of("pool", pool).is_ok_and(|pool| pool.engine.durability() == Durability::System)
 }
 
-/// Tells where the space of the pool's first namespace is.
+/// Gives the use of space of the pool's first namespace.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_space(pool: *const Pool, space: *mut Space) -> Status {
     guard(|| {
@@ -157,13 +160,13 @@ pub unsafe extern "C" fn engram_pool_space(pool: *const Pool, space: *mut Space)
     })
 }
 
-/// Sets the bound of what values may take in the pool's first namespace.
+/// Sets the most that values may take in the pool's first namespace.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_resize(pool: *const Pool, size: u64) -> Status {
     guard(|| raw::of("pool", pool)?.engine.namespace(FIRST)?.resize(size))
 }
 
-/// Adds a device to a pool; every process finds it when it next needs room.
+/// Adds a device to a pool. Other processes find it when they next need room.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_add_device(
     pool: *const Pool,
@@ -173,8 +176,8 @@ pub unsafe extern "C" fn engram_pool_add_device(
     guard(|| raw::of("pool", pool)?.engine.add_device(raw::path("path", path)?, force))
 }
 
-/// Checks all of a pool, and lists what does not agree: nothing, of a sound one. What cannot be
-/// checked at all is an error.
+/// Checks all of a pool, and lists its problems. The list of a sound pool is empty. A pool that
+/// cannot be checked at all is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_verify(
     path: *const c_char,

@@ -10,7 +10,7 @@ use crate::group::Group;
 use crate::list::List;
 use crate::raw;
 
-/// Finds the objects below a group of which a query is true: their paths from the root of the
+/// Finds the objects below a group that match a query. Gives their paths from the root of the
 /// namespace and their ids, in the order that the query asks for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_query(
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn engram_query(
     })
 }
 
-/// Counts them.
+/// Counts the objects below a group that match a query.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_query_count(
     group: *const Group,

@@ -9,21 +9,22 @@ use crate::list::MemberKind;
 use crate::object::Object;
 use crate::raw::{self, argument};
 
-/// When what is stored is made durable, where the pool promises that it survives a loss of power.
+/// When stored values are made durable, in a pool that survives a loss of power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub enum Flush {
-    /// Once, after all of it has been copied.
+    /// Once, after all values have been copied.
     Once = 0,
-    /// Piece by piece, as it is copied.
+    /// Piece by piece, while they are copied.
     AsWritten = 1,
 }
 
 const ONCE: c_int = Flush::Once as c_int;
 const AS_WRITTEN: c_int = Flush::AsWritten as c_int;
 
-/// Copies a box of an array into memory, in C order: `offsets` and `counts` have one number for
-/// each dimension. Of a blob, a range of its bytes. `nbytes` is the room there is at `data`.
+/// Copies a box of an array into memory, in C order. `offsets` and `counts` have one number for
+/// each dimension. For a blob, this copies a range of its bytes. `nbytes` is the size of the memory
+/// at `data`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_load(
     object: *const Object,
@@ -42,9 +43,9 @@ pub unsafe extern "C" fn engram_object_load(
     })
 }
 
-/// Copies memory into a box of an array, in place, with no lock: many processes may store disjoint
-/// boxes of one array at once. Where the pool survives a loss of power, so does what was stored,
-/// from when this returns; `flush` is one of `ENGRAM_FLUSH_...`. On an error part of it may have
+/// Copies memory into a box of an array, in place and without a lock. Many processes may store
+/// disjoint boxes of one array at once. In a pool that survives a loss of power, the values are
+/// durable when this returns. `flush` is one of `ENGRAM_FLUSH_...`. After an error, a part may have
 /// been written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_store(
@@ -70,7 +71,7 @@ pub unsafe extern "C" fn engram_object_store(
     })
 }
 
-/// Copies a whole value into memory: `nbytes` must be what `engram_object_nbytes` says.
+/// Copies a whole value into memory. `nbytes` must be what `engram_object_nbytes` gives.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_read(
     object: *const Object,
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn engram_object_read(
     })
 }
 
-/// Makes all that was written in place so far as durable as the pool is.
+/// Makes everything that was written in place so far as durable as the pool is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_flush(object: *const Object) -> Status {
     guard(|| {

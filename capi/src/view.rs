@@ -11,22 +11,21 @@ use crate::object::{Object, hand, request, wanted};
 use crate::options::Options;
 use crate::raw;
 
-/// A value as memory. It stays what it is until the view is freed, whatever becomes of the object,
-/// here or in another process.
+/// A value as memory. It keeps its contents until the view is freed, even if this or another
+/// process deletes or replaces the object.
 pub struct View {
     payload: Payload,
 }
 
-/// Space of the pool that is being filled, and becomes an array, or is given back.
+/// Space of the pool that a program fills. It then becomes an array, or is given back.
 pub struct Allocation {
     engine: Engine,
     view: EngineView,
     namespace: Namespace,
 }
 
-/// Gives a value as the pool's own memory; for writing in place too, with `write`, and then
-/// `engram_object_flush` makes what was written durable. What is small and not to be written may be
-/// a copy.
+/// Gives a value as memory of the pool. With `write`, the program may write there;
+/// `engram_object_flush` then makes that durable. Without `write`, a small value may be a copy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_view(
     object: *const Object,
@@ -41,7 +40,7 @@ pub unsafe extern "C" fn engram_object_view(
     })
 }
 
-/// The first byte of a view. Of one that is not for writing, nothing may be written there.
+/// The first byte of a view. Unless the view was made with `write`, nothing may be written there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_view_data(view: *const View) -> *mut c_void {
     raw::of("view", view).map_or(std::ptr::null_mut(), |view| match &view.payload {
@@ -50,7 +49,7 @@ pub unsafe extern "C" fn engram_view_data(view: *const View) -> *mut c_void {
     })
 }
 
-/// The bytes of a view.
+/// The number of bytes of a view.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_view_nbytes(view: *const View) -> usize {
     raw::of("view", view).map_or(0, |view| match &view.payload {
@@ -59,20 +58,20 @@ pub unsafe extern "C" fn engram_view_nbytes(view: *const View) -> usize {
     })
 }
 
-/// Whether it is the pool's own memory, and no copy of what is small.
+/// Whether the view is memory of the pool, and not a copy of a small value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_view_is_pool_memory(view: *const View) -> bool {
     raw::of("view", view).is_ok_and(|view| matches!(view.payload, Payload::Extent(_)))
 }
 
-/// Lets go of a view: its memory is not to be touched any more. NULL is nothing.
+/// Frees a view. Its memory must not be used any more. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_view_free(view: *mut View) {
     drop(raw::take(view));
 }
 
-/// Reserves space for an array that becomes visible when it is published. It holds anything at
-/// first. `options` may be NULL.
+/// Reserves space for an array, which becomes visible when it is published. The space is not
+/// zeroed. `options` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_array_allocate(
     group: *const Group,
@@ -95,21 +94,21 @@ pub unsafe extern "C" fn engram_array_allocate(
     })
 }
 
-/// The memory to be filled; it is the allocation's.
+/// The memory to fill. It belongs to the allocation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_allocation_data(allocation: *const Allocation) -> *mut c_void {
     let own = raw::of("allocation", allocation);
     own.map_or(std::ptr::null_mut(), |own| own.view.as_ptr().cast())
 }
 
-/// The bytes of it.
+/// The number of bytes of the memory to fill.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_allocation_nbytes(allocation: *const Allocation) -> usize {
     raw::of("allocation", allocation).map_or(0, |own| own.view.len())
 }
 
-/// Makes the array visible to all, whole. The allocation is freed whatever comes of it; on an error
-/// nothing is visible and the space goes back. `object` may be NULL.
+/// Makes the whole array visible to all. The allocation is freed, whether this succeeds or not.
+/// After an error, nothing is visible, and the space is given back. `object` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_allocation_publish(
     allocation: *mut Allocation,
@@ -127,7 +126,8 @@ pub unsafe extern "C" fn engram_allocation_publish(
     })
 }
 
-/// Gives the space back; there was never an array. The allocation is freed. NULL is nothing.
+/// Gives the space back, and frees the allocation. No array was ever visible. NULL is allowed, and
+/// does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_allocation_abandon(allocation: *mut Allocation) {
     drop(raw::take(allocation));

@@ -15,7 +15,7 @@ use crate::raw::{self, argument};
 /// So many objects are given at a time.
 const MOST: usize = 1024;
 
-/// A watch of what comes below a group.
+/// A watch of the objects that appear below a group.
 pub struct Watch {
     watcher: Watcher,
     namespace: Namespace,
@@ -23,9 +23,9 @@ pub struct Watch {
     answered: AtomicU64,
 }
 
-/// Begins to watch for objects below a group of which a query becomes true; with `existing`, those
-/// of which it is true already are given first. The query has no order and no limit. A forked child
-/// begins its own.
+/// Begins to watch for objects below a group that come to match a query. With `existing`, objects
+/// that match already are given first. The query has no order and no limit. A watch is not valid in
+/// a forked child, which begins its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_watch_begin(
     group: *const Group,
@@ -45,10 +45,10 @@ pub unsafe extern "C" fn engram_watch_begin(
     })
 }
 
-/// Sleeps until a commit of any process brings something, for so many seconds; for ever, if the
-/// number is negative. What has come: paths from the root of the namespace and ids, each once. The
-/// list is empty if the time is up, if a signal was handled meanwhile, or if another thread has
-/// called `engram_watch_wake`.
+/// Waits until a commit of any process brings something, for so many seconds, or for ever if the
+/// number is negative. Gives the paths, from the root of the namespace, and the ids of what has
+/// come, each once. The list is empty if the time is up, if a signal was handled meanwhile, or if
+/// another thread has called `engram_watch_wake`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_watch_wait(
     watch: *const Watch,
@@ -88,7 +88,8 @@ pub unsafe extern "C" fn engram_watch_wait(
     })
 }
 
-/// Has those who wait return, in whichever thread; or, where none does, the next.
+/// Makes `engram_watch_wait` return in every thread that waits on this watch; if none waits, the
+/// next call returns at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_watch_wake(watch: *const Watch) -> Status {
     guard(|| {
@@ -97,7 +98,7 @@ pub unsafe extern "C" fn engram_watch_wake(watch: *const Watch) -> Status {
     })
 }
 
-/// Ends a watch, which no thread waits for. NULL is nothing.
+/// Ends a watch, and frees it. No thread may be waiting on it. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_watch_free(watch: *mut Watch) {
     drop(raw::take(watch));

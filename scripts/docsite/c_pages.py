@@ -44,6 +44,28 @@ PAGES = (
 )
 """The headers that a program includes, in the order of the reference."""
 
+GROUPED = "engram.h"
+"""The header whose functions stand under headings, by what they are about."""
+SECTIONS = {
+    "Pools": r"pool_(?!options_)",
+    "Options of pools": r"pool_options_",
+    "Namespaces": r"namespace_",
+    "Groups, names and lists": r"group_|lookup|delete|move|list_",
+    "Arrays and blobs": r"(array|blob|object)_(?!allocate|view)",
+    "Options of arrays and blobs": r"options_",
+    "Views and allocations": r"view_|allocation_|array_allocate|object_view",
+    "Types of items": r"dtype_",
+    "Attributes": r"attr_|attribute_",
+    "Queries and watches": r"query|watch_",
+    "Batches and locks": r"batch_|lock_",
+    "Errors, strings and versions": r"last_error|status_|string_|version|engine",
+}
+"""The headings, in their order, each with how names of its functions go on after `engram_`."""
+_FUNCTIONS = re.compile(
+    r'(?s)(?<=extern "C" \{\n#endif // __cplusplus\n).+?(?=#ifdef __cplusplus\n\}  // extern "C")'
+)
+_NAME = re.compile(r"(?m)^[^/\n]*?\bengram_(\w+)\(")
+
 DOXYFILE = """
 INPUT = {source}
 OUTPUT_DIRECTORY = {out}
@@ -89,6 +111,36 @@ def _dedented(code: str) -> str:
     return "".join(line.removeprefix("  ") for line in code.splitlines(keepends=True))
 
 
+def by_section(text: str) -> str:
+    """Return the text of the header whose functions are a group of Doxygen's for each heading."""
+    return _FUNCTIONS.sub(lambda found: _sections(found[0]), text)
+
+
+def _sections(functions: str) -> str:
+    parts: dict[str, list[str]] = {title: [] for title in SECTIONS}
+    for each in functions.strip("\n").split("\n\n"):
+        parts[section_of(each)].append(each)
+    return "".join(
+        f"\n// \\defgroup {anchor(title)} {title}\n// @{{\n\n" + "\n\n".join(found) + "\n\n// @}\n"
+        for title, found in parts.items()
+    )
+
+
+def section_of(declared: str) -> str:
+    """Return the heading of a function, as it is declared with its comment."""
+    named = _NAME.search(declared)
+    told = [title for title, rest in SECTIONS.items() if named and re.match(rest, named[1])]
+    if len(told) != 1:
+        message = f"{GROUPED} has a function of {len(told)} headings of SECTIONS: {declared}"
+        raise ValueError(message)
+    return told[0]
+
+
+def anchor(title: str) -> str:
+    """Return what Doxygen calls the group of a heading."""
+    return "c_" + re.sub(r"\W+", "_", title.lower())
+
+
 def as_doxygen_reads(text: str) -> str:
     """Return a header's text whose comments on lines of their own are documentation."""
     return re.sub(r"(?m)^( *)//(?= |$)", r"\1///", text)
@@ -102,6 +154,8 @@ def xml(out: Path) -> Path:
     source = out / "include"
     for header in sorted(INCLUDE.rglob("*.h*")):
         text = header.read_text(encoding="utf-8")
+        if header.relative_to(INCLUDE) == Path(GROUPED):
+            text = by_section(text)
         _, _, code = text.partition("\n#ifndef")  # its beginning is on the page already
         write(source / header.relative_to(INCLUDE), as_doxygen_reads(f"\n#ifndef{code}"))
     write(out / "Doxyfile", DOXYFILE.format(source=source, out=out))
@@ -114,13 +168,20 @@ def xml(out: Path) -> Path:
 def write_pages(tree: Path, out: Path) -> Path:
     """Write a page for each header into `tree`; return the folder of Doxygen's XML."""
     for page in PAGES:
-        write(
-            tree / FOLDER / f"{page.name}.md",
-            f"# {page.title}\n\n{beginning(page.header)}\n\n"
-            f"```{{doxygenfile}} {Path(page.header).name}\n:sections: func typedef enum innerclass"
-            " public-func public-type public-attrib public-static-func innernamespace"
-            " briefdescription detaileddescription\n```\n",
+        text = f"# {page.title}\n\n{beginning(page.header)}\n\n"
+        if page.header == GROUPED:
+            text += "".join(
+                f"## {title}\n\n```{{doxygengroup}} {anchor(title)}\n:content-only:\n```\n\n"
+                for title in SECTIONS
+            )
+            text += "## Types of the library\n\n"
+        functions = "" if page.header == GROUPED else "func "
+        text += (
+            f"```{{doxygenfile}} {Path(page.header).name}\n:sections: {functions}typedef enum"
+            " innerclass public-func public-type public-attrib public-static-func innernamespace"
+            " briefdescription detaileddescription\n```\n"
         )
+        write(tree / FOLDER / f"{page.name}.md", text)
     rows = [f"| [{page.title}]({page.name}.md) | `#include <{page.header}>` |" for page in PAGES]
     index = [
         "# C and C++",

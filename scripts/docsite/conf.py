@@ -7,11 +7,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-_project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+_cargo = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
 project = "Engram"
 author = "the Engram contributors"
 copyright = "the Engram contributors, Apache-2.0"  # noqa: A001 - Sphinx's name for it
-release = version = _project["version"]
+release = version = _cargo["workspace"]["package"]["version"]
 
 extensions = [
     "myst_parser",

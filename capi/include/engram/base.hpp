@@ -71,7 +71,7 @@ inline void check(engram_status status) {
     }
 }
 
-// Whose handle it is frees it.
+// Frees a handle by its own function, as the deleter of a std::unique_ptr.
 template <auto Free>
 struct Freeing {
     template <class T>

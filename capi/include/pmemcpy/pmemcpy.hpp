@@ -6,16 +6,16 @@
 //   pmem.alloc<double>("A", 1, &dims);                     // by any rank, or by all at once
 //   pmem.store<double>("A", data, 1, &offset, &count);     // this rank's part of the global array
 //
-// Ranks store and load disjoint parts of one array at once: no lock, no copy but the one into the
-// array, no communication. What is stored is there when the call returns, whatever becomes of the
-// program; `munmap` need not be called. An id may be a path ("step-1/T"): groups are made.
+// Ranks store and load disjoint parts of one array at once, with no lock, one copy and no
+// communication. The values are in the pool when the call returns, even if the program then dies;
+// `munmap` need not be called. An id may be a path ("step-1/T"): its groups are made.
 //
-// What fails throws an engram::Error whose message has the id, what is stored and what was asked.
-// `mmap` with a communicator throws the same on every rank.
+// An error is thrown as an engram::Error. Its message has the id, what is stored and what was asked
+// for. `mmap` with a communicator throws the same on every rank.
 //
 // Ranks of several nodes share a cluster: `pmem.mmap("engram://run", MPI_COMM_WORLD)`. Each stores
-// into the pool of its own node. What is stored is there for all when all ranks have called
-// `publish` or `munmap`, or come to MPI_Finalize.
+// into the pool of its own node. The values are visible to all when all ranks have called `publish`
+// or `munmap`, or MPI_Finalize.
 //
 // Where MPI's header is not found, or with ENGRAM_NO_MPI defined, there is no MPI in here.
 #ifndef PMEMCPY_PMEMCPY_HPP
@@ -47,8 +47,8 @@
 
 namespace pmemcpy {
 
-// A pool, as pMEMCPY sees it: ids, and the values under them. May be used by many threads at once;
-// but no other thread may use it while a cluster is published or closed.
+// A pool, as pMEMCPY sees it: ids, and their values. Many threads may use it at once, but only one
+// while a cluster is published or closed.
 class PMEM {
 public:
     explicit PMEM(SerializerType serializer = SerializerType::Default) : serializer_(serializer) {}
@@ -56,12 +56,12 @@ public:
     PMEM(StorageType, SerializerType serializer = SerializerType::Default, bool = true)
         : serializer_(serializer) {}
 
-    // How large a pool is that `mmap` has to make, in bytes; 0 for the environment's
-    // ENGRAM_PMEMCPY_SIZE, such as "4 GiB", or half of what is free on the mount.
+    // Sets the size in bytes of a pool that `mmap` makes. 0 is the size in the environment variable
+    // ENGRAM_PMEMCPY_SIZE, such as "4 GiB"; without it, half of the space that the mount has free.
     void size(std::uint64_t size) { size_ = size; }
 
-    // Opens the pool at a path, made if there is none. Many processes may do so at once. Of a
-    // cluster, "engram://NAME", a process alone publishes what it stores.
+    // Opens the pool at a path, and makes it if there is none. Many processes may do so at once. If
+    // the path is a cluster, "engram://NAME", this process publishes alone what it stores.
     void mmap(const std::string &path, std::uint64_t size = 0) {
         if (size) size_ = size;
         if (cluster_) munmap();
@@ -80,9 +80,9 @@ public:
                                                    !std::is_integral<Comm>::value>>
     void mmap(const std::string &path, Comm comm) { mmap_all(path, comm); }
 #else
-    // The same for all ranks of a communicator: those of a pool are on one node, those of a cluster
-    // on any. Collective; what fails on one rank throws the same on every one. Of the other calls
-    // `publish` and `munmap` of a cluster are collective, and nothing else communicates.
+    // The same for all ranks of a communicator. The ranks of a pool are on one node, those of a
+    // cluster on any. Collective: an error on one rank is thrown on every rank. `publish` and
+    // `munmap` of a cluster are collective too; no other call communicates.
     void mmap(const std::string &path, MPI_Comm comm) { mmap_all(path, comm); }
 #endif
 #endif
@@ -93,8 +93,9 @@ public:
         if (cluster_) cluster_->publish();
     }
 
-    // Closes the pool. What is stored is there without it. A cluster is published, and closed by
-    // all ranks together; where etcd or a node is away it stays open, for another try.
+    // Closes the pool. What was stored is in the pool with or without this call. A cluster is
+    // published and then closed, by all ranks together. If etcd or a node is away, the cluster
+    // stays open, and munmap can be called again.
     void munmap() {
         if (cluster_) {
             cluster_->finish();
@@ -115,9 +116,9 @@ public:
         engram::check(engram_pool_destroy(path.c_str(), false));
     }
 
-    // Makes the array of all ranks: room for it, not yet values. By one rank, or by many at once.
-    // One that is there with another type or other dims is an ExistsError. How it is kept is said
-    // here, or for all arrays by the PMEM's own serializer.
+    // Makes the array of all ranks, with unset values. One rank may call it, or many at once. An
+    // array of another type or other dims is an ExistsError. The serializer is that of the PMEM,
+    // unless one is given here.
     template <class T>
     void alloc(const std::string &id, int ndims, const std::size_t *dims) {
         alloc<T>(id, ndims, dims, serializer_);
@@ -143,7 +144,8 @@ public:
         if (ndim) expect_codec("alloc", id, there, detail::codec_of(serializer));
     }
 
-    // Stores a single value under an id, in place of one of the same type; at once, or not at all.
+    // Stores a single value under an id: the whole value, or nothing. It replaces a value of the
+    // same type.
     template <class T>
     void store(const std::string &id, const T &value, SerializerType = SerializerType::Default) {
         if constexpr (detail::has_serializer<T>::value) {
@@ -182,7 +184,7 @@ public:
         store<T>(id, data, dims.ndims(), offsets.data(), sizes.data());
     }
 
-    // Gives a single value.
+    // Loads a single value.
     template <class T>
     T load(const std::string &id) {
         if constexpr (detail::has_serializer<T>::value) {
@@ -227,7 +229,7 @@ public:
         load<T>(id, data, dims.ndims(), offsets.data(), sizes.data());
     }
 
-    // Gives the dims of what is under an id: how many there are, and each, unless `dims` is null.
+    // Gives the number of dims of an array; and, unless `dims` is null, their lengths.
     void load_dims(const std::string &id, int *ndims, std::size_t *dims) {
         if (cluster_) {
             const auto found = cluster_dims("load_dims", id);
@@ -241,7 +243,7 @@ public:
         for (int dim = 0; dims && dim < *ndims; ++dim) dims[dim] = shape[dim];
     }
 
-    // Removes what is under an id; nothing under it is no error, as it is none with files.
+    // Removes the value of an id. It is no error if the id has none.
     void free(const std::string &id) {
         if (cluster_) return in_cluster("free", id, [&] { cluster_->free(id); });
         const engram_status done = engram_delete(root("free", id), id.c_str());

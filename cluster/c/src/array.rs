@@ -14,7 +14,7 @@ use engram_parts::dtype;
 use crate::cluster::Cluster;
 use crate::status::{Status, guard};
 
-/// An array, in the generation that was looked up.
+/// An array of a cluster, in the generation that was looked up.
 pub struct Array {
     driven: Arc<Driven>,
     path: String,
@@ -24,7 +24,7 @@ pub struct Array {
     generation: u64,
 }
 
-/// Looks an array up by its name. It is freed with `engram_cluster_array_free`.
+/// Looks an array up by its name. Free it with `engram_cluster_array_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_array_open(
     cluster: *const Cluster,
@@ -50,32 +50,33 @@ pub unsafe extern "C" fn engram_cluster_array_open(
     })
 }
 
-/// The type of its items as `engram_dtype_spec` gives it: the array's.
+/// The type of the array's items, in the form that `engram_dtype_spec` gives. The string belongs to
+/// the array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_array_spec(array: *const Array) -> *const c_char {
     raw::of("array", array).map_or(c"".as_ptr(), |array| array.spec.as_ptr())
 }
 
-/// The number of its dimensions.
+/// The number of the array's dimensions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_array_ndim(array: *const Array) -> usize {
     raw::of("array", array).map_or(0, |array| array.shape.len())
 }
 
-/// How long it is in each dimension: the array's.
+/// The array's shape: one length for each dimension. It belongs to the array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_array_shape(array: *const Array) -> *const u64 {
     raw::of("array", array).map_or(std::ptr::null(), |array| array.shape.as_ptr())
 }
 
-/// A number that grows with each publication of the name.
+/// The array's generation: a number that grows with each publication of the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_array_generation(array: *const Array) -> u64 {
     raw::of("array", array).map_or(0, |array| array.generation)
 }
 
-/// Reads a box of the array into memory of its bytes, wherever it lies, in the generation that the
-/// name has now. What no part covers is the array's fill value.
+/// Reads a box of the array into memory, from whatever nodes it lies on, in the generation that the
+/// name has now. Where no part covers the box, it holds the array's fill value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_array_load(
     array: *const Array,
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn engram_cluster_array_load(
     })
 }
 
-/// Frees an array. NULL is nothing.
+/// Frees an array. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_array_free(array: *mut Array) {
     drop(raw::take(array));

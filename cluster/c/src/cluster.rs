@@ -18,7 +18,7 @@ use crate::status::{Status, guard};
 /// How long anything is waited for, if nothing else is said.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// How a cluster is opened: what is not said is as this user's file of the cluster says.
+/// How a cluster is opened. What is not set is taken from this user's file of the cluster.
 #[derive(Default)]
 pub struct Options {
     etcd: Option<Vec<String>>,
@@ -51,7 +51,7 @@ fn seconds(what: &str, given: f64) -> Result<Duration> {
     is_fit.then(|| Duration::from_secs_f64(given)).ok_or_else(odd)
 }
 
-/// Makes options; they are freed with `engram_cluster_options_free`.
+/// Makes options. Free them with `engram_cluster_options_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_options_new(options: *mut *mut Options) -> Status {
     guard(|| {
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn engram_cluster_options_new(options: *mut *mut Options) 
     })
 }
 
-/// Says where etcd is: endpoints `HOST:PORT`, with commas between them.
+/// Sets where etcd is: endpoints `HOST:PORT`, with commas between them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_options_etcd(
     options: *mut Options,
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn engram_cluster_options_etcd(
     })
 }
 
-/// Says which node pool this host has.
+/// Sets the path of this host's node pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_options_pool(
     options: *mut Options,
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn engram_cluster_options_pool(
     })
 }
 
-/// Says in which folder the certificate of this process is.
+/// Sets the folder with the certificate of this process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_options_tls(
     options: *mut Options,
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn engram_cluster_options_tls(
     })
 }
 
-/// Says how long anything is waited for, in seconds; 30 if nothing is said.
+/// Sets how long a call waits for others, in seconds. The default is 30.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_options_deadline(
     options: *mut Options,
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn engram_cluster_options_deadline(
     })
 }
 
-/// Says how long leases run, in seconds; 15 if nothing is said.
+/// Sets how long leases run, in seconds. The default is 15.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_options_ttl(options: *mut Options, ttl: f64) -> Status {
     guard(|| {
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn engram_cluster_options_ttl(options: *mut Options, ttl: 
     })
 }
 
-/// Frees options. NULL is nothing.
+/// Frees options. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_options_free(options: *mut Options) {
     drop(raw::take(options));
@@ -145,9 +145,9 @@ fn facts(name: &str, options: &Options, table: &'static Table) -> Result<Facts> 
     })
 }
 
-/// Opens a cluster by its name, or its URL `engram://NAME`. The engine is `engram_engine()`.
-/// Without options everything is as this user's file of the cluster says, which a node writes when
-/// it is started. It is closed with `engram_cluster_close`.
+/// Opens a cluster by its name, or by its URL `engram://NAME`. The engine is what `engram_engine()`
+/// gives. Without options, everything is taken from this user's file of the cluster, which a node
+/// writes when it is started. Close the cluster with `engram_cluster_close`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_open(
     name: *const c_char,
@@ -178,13 +178,13 @@ pub unsafe extern "C" fn engram_cluster_open(
     })
 }
 
-/// Closes a cluster, whose arrays and shares have been freed. NULL is nothing.
+/// Closes a cluster. Its arrays and shares must have been freed. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_close(cluster: *mut Cluster) {
     drop(raw::take(cluster));
 }
 
-/// Tells whether this host has a node pool of the cluster, which this process can store into.
+/// Gives whether this host has a node pool of the cluster, into which this process can store.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_has_pool(
     cluster: *const Cluster,
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn engram_cluster_has_pool(
     })
 }
 
-/// Gives the names that begin so, one in each line, in a string to be freed.
+/// Gives the names that begin with a prefix, one in each line, in a string to be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_names(
     cluster: *const Cluster,
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn engram_cluster_names(
     })
 }
 
-/// Removes a name. Its parts are freed by those who hold them.
+/// Removes a name. The nodes that hold its parts free them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_remove(
     cluster: *const Cluster,

@@ -23,7 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Nodes that this process serves, or waits to serve, by the places of their pools.
 static SERVED: Mutex<BTreeMap<PathBuf, Weak<Driven>>> = Mutex::new(BTreeMap::new());
 
-/// A process's part in serving a node pool. Those of one pool share it: it ends with the last.
+/// The part that a process takes in serving a node pool. Several handles of one pool share it, and
+/// it ends when the last of them is freed.
 pub struct Node(#[expect(dead_code, reason = "its end is what it is kept for")] Arc<Driven>);
 
 /// Takes part in serving this host's node pool, from threads of this process, until the node is
@@ -110,7 +111,8 @@ fn wait(driven: &Driven, cluster: &str) -> Result<()> {
     }
 }
 
-/// Ends this process's part. What lies in the pool stays. NULL is nothing.
+/// Ends this process's part in serving. The data stay in the pool. NULL is allowed, and does
+/// nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_node_free(node: *mut Node) {
     drop(raw::take(node));

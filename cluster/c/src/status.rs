@@ -27,14 +27,15 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<()>) -> Status {
     Status(told.map_or(0, |kind| kind as c_int))
 }
 
-/// What the last failed call of this library and thread said. It stays until the thread's next call
-/// that fails; empty where none has.
+/// The message of this thread's last call of this library that failed. It stays until the thread's
+/// next call that fails; "" if none has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn engram_cluster_last_error() -> *const c_char {
     edge::last()
 }
 
-/// Frees a string that a function of this library has given to be freed. NULL is nothing.
+/// Frees a string that a function of this library has given to be freed. NULL is allowed, and does
+/// nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_cluster_string_free(string: *mut c_char) {
     engram_edge::raw::take_string(string);

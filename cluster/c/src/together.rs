@@ -65,7 +65,8 @@ pub unsafe extern "C" fn engram_share_join(
     })
 }
 
-/// Says what array is to be of a name. One process is enough; those that say it say the same.
+/// Declares an array: its name, type and shape. One process is enough. If several do so, they must
+/// say the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_share_array(
     share: *const Share,
@@ -247,8 +248,8 @@ pub unsafe extern "C" fn engram_share_publish(
     })
 }
 
-/// Ends and frees a share: with `is_published` what it has made stays, and otherwise it is given
-/// back. NULL is nothing.
+/// Ends and frees a share. With `is_published`, what this process has stored stays; otherwise its
+/// space is given back. NULL is allowed, and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_share_free(share: *mut Share, is_published: bool) {
     if let Some(share) = raw::take(share) {

@@ -361,16 +361,20 @@ def pool_place(word: str) -> Any:
     return file_path(word)
 
 
-PoolArgument = Annotated[
-    Path,
-    typer.Argument(
+def _pool(text: str) -> Any:
+    """Return the argument that says where a pool is, with this line of help."""
+    return typer.Argument(
         metavar="POOL",
-        help="The pool's folder; or a cluster, engram://NAME.",
+        help=text,
         autocompletion=completion.pools,
         parser=pool_place,  # what opening it says is better than what Typer does
-    ),
-]
-"""Of a cluster the verb is not called: `over_nodes` does what it does there, or refuses it."""
+    )
+
+
+PoolArgument = Annotated[Path, _pool("The pool's folder.")]
+"""Of a cluster the verb is not called: `over_nodes` refuses it, and says what to do instead."""
+PoolOrClusterArgument = Annotated[Path, _pool("The pool's folder; or a cluster, engram://NAME.")]
+"""Of a cluster the verb is not called: `over_nodes` does what it does there."""
 PathArgument = Annotated[
     str,
     typer.Argument(

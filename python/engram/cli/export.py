@@ -15,7 +15,7 @@ from engram.cli.app import (
     JsonOption,
     NamespaceOption,
     PathArgument,
-    PoolArgument,
+    PoolOrClusterArgument,
     app,
     clean,
     examples,
@@ -77,7 +77,7 @@ def _ended_by_signals() -> Iterator[None]:
     )
 )
 def export(
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     path: PathArgument,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="The file to write.", parser=file_path)

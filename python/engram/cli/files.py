@@ -15,7 +15,7 @@ from engram.cli.app import (
     LEFT_OUT,
     JsonOption,
     NamespaceOption,
-    PoolArgument,
+    PoolOrClusterArgument,
     app,
     clean,
     examples,
@@ -64,7 +64,7 @@ CodecOption = Annotated[
     ),
 )
 def import_(
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     group: Annotated[
         str, typer.Argument(metavar="GROUP", help="The group to import into, made if missing.")
     ],

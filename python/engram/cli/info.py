@@ -15,7 +15,7 @@ from engram.cli import describe, drawing, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
-    PoolArgument,
+    PoolOrClusterArgument,
     WhereArgument,
     app,
     clean,
@@ -44,7 +44,7 @@ _FIRST_VALUES = 12
     )
 )
 def info(
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     path: WhereArgument = "/",
     *,
     namespace: NamespaceOption = "default",

@@ -15,7 +15,7 @@ from engram.cli import describe, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
-    PoolArgument,
+    PoolOrClusterArgument,
     WhereArgument,
     app,
     clean,
@@ -43,7 +43,7 @@ _RIGHT = ("bytes",)
     )
 )
 def ls(
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     path: WhereArgument = "/",
     *,
     long: Annotated[

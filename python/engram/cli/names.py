@@ -11,6 +11,7 @@ from engram.cli import completion, terminal
 from engram.cli.app import (
     NamespaceOption,
     PoolArgument,
+    PoolOrClusterArgument,
     app,
     clean,
     examples,
@@ -73,7 +74,7 @@ def _target(root: Group, source: str, new: str) -> str:
 
 @app.command(epilog=examples("engram rm /dev/shm/run run-17/T", "engram rm -r /dev/shm/run run-17"))
 def rm(
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     paths: Annotated[
         list[str],
         typer.Argument(

@@ -16,6 +16,7 @@ from engram.cli.app import (
     IndexOption,
     JsonOption,
     PoolArgument,
+    PoolOrClusterArgument,
     app,
     bits_of,
     examples,
@@ -149,7 +150,7 @@ def adopt(pool: PoolArgument) -> None:
 
 
 @app.command(epilog=examples("engram verify /dev/shm/run", "engram verify /dev/shm/run --json"))
-def verify(pool: PoolArgument, *, json: JsonOption = False) -> None:
+def verify(pool: PoolOrClusterArgument, *, json: JsonOption = False) -> None:
     """Walk all of a pool, and say whether it is whole."""
     try:
         pool.lstat()

@@ -14,7 +14,7 @@ from engram.cli import completion, describe, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
-    PoolArgument,
+    PoolOrClusterArgument,
     app,
     clean,
     examples,
@@ -62,7 +62,7 @@ BelowOption = Annotated[
     )
 )
 def query(
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     expression: QueryArgument = "",
     *,
     below: BelowOption = "/",

@@ -10,6 +10,7 @@ from engram.cli import completion, terminal
 from engram.cli.app import (
     NamespaceOption,
     PoolArgument,
+    PoolOrClusterArgument,
     app,
     clean,
     examples,
@@ -106,7 +107,7 @@ def unshare(
     )
 )
 def publish(
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     path: PathArgument = None,
     *,
     where: WhereOption = None,

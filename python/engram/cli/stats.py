@@ -24,7 +24,7 @@ from engram.cli import describe, drawing, holders, metrics, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
-    PoolArgument,
+    PoolOrClusterArgument,
     WhereArgument,
     app,
     clean,
@@ -72,7 +72,7 @@ class _Counts:
 )
 def stats(
     ctx: typer.Context,
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     path: WhereArgument = "/",
     *,
     top: Annotated[

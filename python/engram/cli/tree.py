@@ -19,7 +19,7 @@ from engram.cli import describe, drawing, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
-    PoolArgument,
+    PoolOrClusterArgument,
     WhereArgument,
     app,
     clean,
@@ -55,7 +55,7 @@ class Node:
     )
 )
 def tree(
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     path: WhereArgument = "/",
     *,
     depth: Annotated[

@@ -16,7 +16,7 @@ from engram.cli.app import (
     IndexOption,
     NamespaceOption,
     PathArgument,
-    PoolArgument,
+    PoolOrClusterArgument,
     app,
     examples,
     mode_of,
@@ -52,7 +52,7 @@ _PIECE = 8 << 20
     )
 )
 def put(
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     path: PathArgument,
     file: Annotated[str, typer.Argument(metavar="FILE.npy|-", help="The file, or - for stdin.")],
     *,
@@ -99,7 +99,7 @@ def put(
     )
 )
 def get(
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     path: PathArgument,
     file: Annotated[
         str | None,

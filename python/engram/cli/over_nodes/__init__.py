@@ -42,10 +42,10 @@ _INSTEAD = {
     "engram.cluster.serve() the one of a node",
     "destroy": "removes one pool: stop the nodes, then destroy the pool of each on its host: "
     "{pools}",
-    **dict.fromkeys(
-        ("stage in", "stage out", "stage status", "stage verify", "stage resume", "stage cancel"),
-        "copies files of one pool: run it on each node, with its own pool: {pools}",
-    ),
+    "stage in": "copies files into one pool. Arrays come in by `engram import {url} GROUP FILE`, "
+    "and files by a stage on each node, with its own pool: {pools}",
+    "stage out": "copies files out of one pool. Arrays go out by `engram export {url} PATH FILE`, "
+    "and files by a stage on each node, with its own pool: {pools}",
 }
 _OTHERS = "is of one pool: run it on the node that is meant, with its pool: {pools}"
 _NAMED = 8

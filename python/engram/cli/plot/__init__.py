@@ -11,7 +11,7 @@ from engram.cli import completion, describe, output, terminal
 from engram.cli.app import (
     NamespaceOption,
     PathArgument,
-    PoolArgument,
+    PoolOrClusterArgument,
     app,
     examples,
     object_path,
@@ -35,7 +35,7 @@ _KINDS = {"line": "a line", "image": "an image", "map": "a map", "points": "poin
     )
 )
 def plot(
-    pool: PoolArgument,
+    pool: PoolOrClusterArgument,
     path: PathArgument,
     *,
     out: Annotated[
