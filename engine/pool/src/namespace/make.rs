@@ -279,9 +279,10 @@ pub(crate) fn refuse_others(pool: &Path, file: &PoolFile, name: &str) -> Result<
         let named: Vec<String> = others.iter().map(|other| user::shown(*other)).collect();
         fail!(
             Access,
-            "namespace {name:?} has private realms of others, which nobody but they, or root, may \
-             remove: of {}; have each of them call pool.remove_private({name:?}), or \
-             `engram ns {} {name} --remove-private`",
+            "namespace {name:?} has private realms of others: of {}. Each of these users can \
+             remove their own, by `engram ns {} {name} --remove-private` or \
+             pool.remove_private({name:?}). Or have root do this instead of you: root is not \
+             refused, and their realms go too",
             named.join(", "),
             pool.display()
         );

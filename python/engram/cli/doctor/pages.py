@@ -52,7 +52,7 @@ def _private() -> Iterator[Finding]:
         told = "never, on this machine: numpy's own arrays have none either"
         yield Finding("THP", told, Verdict.fair, remedy)
     elif setting is not None:
-        who = "for all" if setting == "always" else "for who asks, as numpy does"
+        who = "for all" if setting == "always" else "for programs that ask for them, as numpy does"
         yield Finding("THP", f"{setting}: {who}")
 
 
