@@ -47,6 +47,7 @@ def program() -> NoReturn:
         [sys.executable, "-m", "engram._mount", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # else who reads ours would wait until the mount's end
         env=os.environ | {"ENGRAM_MOUNT_WAITED_FOR": "1"},
         process_group=0,
         text=True,

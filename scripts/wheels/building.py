@@ -5,8 +5,9 @@ platform needs nothing of that platform, and one for this platform is linked aga
 than this machine has.
 
 Two builds make a wheel: cargo's, of all that stands beside the natives of Python, and maturin's, of
-these natives and the Python files. Both are in a folder of their own, because their flags differ
-from those of `make`: no paths of this machine, no debug information.
+these natives and the Python files. Each has a folder of its own: their flags differ from those of
+`make` (no paths of this machine, no debug information), and the two call zig by different scripts,
+at which a folder that they share would be built anew each time.
 """
 
 from __future__ import annotations
@@ -58,7 +59,6 @@ def environment(platform: Platform) -> dict[str, str]:
         flags.append("-Ctarget-feature=-crt-static")  # else there are no shared libraries
     return os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "CARGO_TARGET_DIR": str(BUILD),
         "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "1",  # smaller
         "CARGO_PROFILE_RELEASE_DEBUG": "0",
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",
@@ -73,17 +73,18 @@ def build(platform: Platform) -> Built:
     """Build everything for a platform."""
     parts = [*PARTS, PRELOAD] if platform.is_gnu else list(PARTS)
     around = environment(platform)
+    around["CARGO_TARGET_DIR"] = str(BUILD / "libraries")
     run(
         *("cargo", "zigbuild", "--release", "--locked", "--target", platform.zig),
         *(word for part in parts for word in ("-p", part)),
         *("--features", "engram-cluster-python/abi3"),
         around=around,
     )
-    made = BUILD / platform.triple / "release"
+    made = BUILD / "libraries" / platform.triple / "release"
     prefix = fresh(OUT / "prefix" / platform.name)
     run("sh", "capi/install.sh", str(made), str(prefix), around=around)
     return Built(
-        bare=natives(platform, around),
+        bare=natives(platform, around | {"CARGO_TARGET_DIR": str(BUILD / "natives")}),
         cluster=made / "lib_cluster.so",
         preload=made / "libengram_preload.so" if platform.is_gnu else None,
         prefix=prefix,

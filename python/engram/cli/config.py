@@ -16,8 +16,8 @@ def _asked(word: str) -> typer.models.OptionInfo:
 
 @app.command(
     epilog=examples(
-        "cc model.c $(engram config --cflags --libs) -o model",
-        "cmake -S . -B build -D engram_DIR=$(engram config --cmakedir)",
+        "engram config --cflags --libs",
+        "engram config --cmakedir",
         "engram config",
     )
 )
@@ -30,7 +30,8 @@ def config(
 ) -> None:
     """Tell a compiler where the C library of this installation is.
 
-    Without an option, all of it is told. `python -m engram config` does the same, and needs no
+    `cc model.c $(engram config --cflags --libs)` compiles a program, and CMake takes
+    `-D engram_DIR=$(engram config --cmakedir)`. Without an option, all of it is told. `python -m engram config` does the same, and needs no
     extra. docs/guide/from-simulations.md tells more.
     """
     given = {"cflags": cflags, "libs": libs, "cmakedir": cmakedir, "prefix": prefix}

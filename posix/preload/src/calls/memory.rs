@@ -30,6 +30,11 @@ use crate::process::Spin;
 use crate::real::{interpose, real, set_errno};
 
 const PAGE: usize = 4096;
+/// What asks for addresses below 2 GiB, which x86 alone knows.
+#[cfg(target_arch = "x86_64")]
+const LOW: c_int = libc::MAP_32BIT;
+#[cfg(not(target_arch = "x86_64"))]
+const LOW: c_int = 0;
 
 /// A range of the program's addresses that shows a file.
 #[derive(Clone)]
@@ -96,7 +101,7 @@ impl Wanted {
 
     /// Takes addresses, to which nothing is mapped yet.
     fn addresses(self) -> Result<*mut u8> {
-        let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_32BIT;
+        let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | LOW;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let flags = flags | self.flags & fixed;
         let (near, size, none) = (self.near, pages(self.size), libc::PROT_NONE);
