@@ -104,9 +104,8 @@ def _object(served: Served, ask: Ask, work: Work) -> Any:
 
 
 def _table(served: Served, ask: Ask, work: Work) -> Any:
-    del work
     decoded = ask.truth("decoded", True)
-    return tables.table(served, ask.needed("path"), ask.text("index"), is_decoded=decoded)
+    return tables.table(served, ask.needed("path"), ask.text("index"), work, is_decoded=decoded)
 
 
 def _image(served: Served, ask: Ask, work: Work) -> Any:

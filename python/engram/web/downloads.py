@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 import re
 import tempfile
@@ -103,7 +104,7 @@ def _npy(source: Source, pick: Pick) -> bytes:
 
 def _csv(source: Source, pick: Pick, work: Work) -> bytes:
     """Write values as text: two dimensions as rows and columns, more as a line for each value."""
-    count = int(np.prod(pick.shape, dtype=object)) * max(len(source.dtype.names or ()), 1)
+    count = tables.cells_of(pick.shape) * _leaves(source.dtype)
     if count > CELLS_MOST:
         raise too_large(
             f"it would have {count:,} values, and a table has {CELLS_MOST:,} at most",
@@ -117,26 +118,35 @@ def _csv(source: Source, pick: Pick, work: Work) -> bytes:
     names = source.dtype.names
     if names:
         writer.writerow(map(safe, names))
-        for record in np.atleast_1d(raw).reshape(-1).tolist():
-            writer.writerow([safe(str(each)) for each in record])
-    elif raw.ndim <= _PLANE:
-        cells = tables.texts(source, np.atleast_2d(raw.T).T if raw.ndim < _PLANE else raw)
-        writer.writerows([safe(cell) for cell in row] for row in cells)
+        for record in raw.reshape(-1):
+            writer.writerow(map(safe, tables.fields(record)))
+        return file.getvalue().encode("utf-8", "replace")
+    cells = map(safe, tables.texts(source, raw))
+    work.go_on()
+    if raw.ndim <= _PLANE:
+        high, wide = (*raw.shape, 1, 1)[:_PLANE]
+        writer.writerows([next(cells) for _ in range(wide)] for _ in range(high))
     else:
         dims = list(source.array.dims or (f"dim {n}" for n in range(len(source.shape))))
         writer.writerow([*(safe(str(dims[dim])) for dim in pick.dims), "value"])
-        flat = tables.texts(source, raw.reshape(-1))
-        for place, cell in zip(np.ndindex(*raw.shape), flat, strict=True):
+        for place, cell in zip(np.ndindex(*raw.shape), cells, strict=True):
             at = [each[n] for each, n in zip(pick.ranges, place, strict=True)]
-            writer.writerow([*at, safe(cell)])
+            writer.writerow([*at, cell])
     return file.getvalue().encode("utf-8", "replace")
 
 
+def _leaves(dtype: np.dtype[Any]) -> int:
+    """Count the values in an item: those of all fields, and of arrays in them."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return _leaves(base) * math.prod(shape)
+    return max(sum(_leaves(dtype[name]) for name in dtype.names or ()), 1)
+
+
 def safe(cell: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula."""
-    if cell[:1] in {"=", "@", "\t", "\r"} or (
-        cell[:1] in {"+", "-"} and not _NUMBER.fullmatch(cell)
-    ):
+    """Return a cell that no spreadsheet takes for a formula, as it does behind a mark of order."""
+    begun = cell.lstrip("\ufeff")[:1]
+    if begun in {"=", "@", "\t", "\r"} or (begun in {"+", "-"} and not _NUMBER.fullmatch(cell)):
         return f"'{cell}"
     return cell
 

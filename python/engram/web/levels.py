@@ -267,6 +267,8 @@ def _thinned(source: Source, pick: Pick) -> tuple[list[range], bool]:
 
 def _keys(source: Source, pick: Pick, ranges: list[range]) -> Iterable[tuple[Any, ...]]:
     """Yield indices of tiles of what is selected."""
+    if not all(map(len, ranges)):
+        return
     if not ranges:
         yield pick.key()
         return

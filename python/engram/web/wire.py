@@ -80,6 +80,8 @@ def _array(value: np.ndarray[Any, Any]) -> Any:
     if not value.ndim:
         return plain(value[()])
     told: dict[str, Any] = {"dtype": dtype_text(value.dtype), "shape": list(value.shape)}
+    if not value.size:  # of shape (10**9, 0) a list would have so many
+        return {"array": [], **told}
     if value.size > _ITEMS:
         first = value.reshape(-1)[:_ITEMS]
         return {"array": [plain(each) for each in first], **told, "cut": True}

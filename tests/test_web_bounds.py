@@ -1,0 +1,128 @@
+"""What the web page's server holds and reads at most, whatever a pool has; and what it says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("starlette", reason="engram[web] is not installed")
+pytest.importorskip("uvicorn", reason="engram[web] is not installed")
+
+from engram.web import wire
+from web_client import Browser, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import engram
+
+MANY = 10**12
+
+
+@pytest.fixture
+def browser(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Browser]:
+    with served(monkeypatch, tmp_path, pool.path) as made:
+        yield made
+
+
+def rows_of(browser: Browser, path: str, **words: object) -> list[list[str]]:
+    """Download an array as CSV, and read it."""
+    answer = browser.get("api/p/0/download", as_="csv", path=path, **words)
+    assert answer.status == 200, answer.body
+    return list(csv.reader(io.StringIO(answer.body.decode(), newline="")))
+
+
+# Dimensions of no places
+
+
+@pytest.mark.parametrize("shape", [(MANY, 0), (0, MANY), (MANY, 1, 0)])
+def test_rows_without_cells_are_counted(
+    pool: engram.Pool, browser: Browser, shape: tuple[int, ...]
+) -> None:
+    pool.create_array("none", shape=shape, dtype="f8")
+    index = ",".join([":"] * len(shape))
+    told = browser.of("table", path="none")
+    assert len(told["rows"]) <= 100
+    assert browser.of("histogram", path="none")["count"] == 0
+    if shape[0]:
+        words: dict[str, Any] = {"path": "none", "index": index if len(shape) == 2 else ":,0,:"}
+        answer = browser.get("api/p/0/table", **words)
+        assert (answer.status, answer.json["error"]) == (413, "TooLarge")
+        assert f"{MANY:,}" in answer.json["message"]
+        assert browser.get("api/p/0/download", as_="csv", **words).status == 413
+    assert browser.get("api/p/0/download", path="none", as_="npy").status == 200
+
+
+def test_attributes_without_items_are_told_by_their_shape(
+    pool: engram.Pool, browser: Browser
+) -> None:
+    pool.create_array("a", data=[1.0], attrs={"none": np.zeros((10**9, 0))})
+    told = browser.of("object", path="a")["attrs"]["none"]
+    assert told == {"array": [], "dtype": "float64", "shape": [10**9, 0]}
+    assert json.loads(wire.dumps(np.zeros((2, 0, 3))))["array"] == []
+
+
+# Values as text, in full
+
+
+def test_csv_has_values_in_full(pool: engram.Pool, browser: Browser) -> None:
+    pool["texts"] = ["x" * 1000, "y"]
+    assert rows_of(browser, "texts") == [["x" * 1000], ["y"]]
+    assert len(browser.of("table", path="texts")["rows"][0][0]) == 201
+    record = np.zeros(1, [("n", "f4"), ("v", "f8", (2000,)), ("s", "S4"), ("r", [("a", "i2")])])
+    record["n"], record["v"], record["s"] = 0.1, np.arange(2000), b"\xff\x01"
+    pool["record"] = record
+    assert rows_of(browser, "record") == [
+        ["n", "v", "s", "r"],
+        ["0.1", str(np.arange(2000.0).tolist()), "0xff01", "(0)"],
+    ]
+    (row,) = browser.of("table", path="record")["rows"]
+    assert (row[0], row[2], row[3]) == ("0.1", "0xff01", "(0)")
+
+
+def test_bytes_that_are_no_text_are_told_from_text(pool: engram.Pool, browser: Browser) -> None:
+    pool["bytes"] = np.array([b"ff", b"\xff", b"0xff", b""])
+    expected = [["ff"], ["0xff"], ["0x30786666"], [""]]
+    assert browser.of("table", path="bytes")["rows"] == expected
+    assert [row or [""] for row in rows_of(browser, "bytes")] == expected
+
+
+@pytest.mark.parametrize(
+    ("unit", "told"),
+    [
+        ("D", "2001-01-01T00:00:00"),
+        ("s", "2001-01-01T00:00:00"),
+        ("ms", "2001-01-01T00:00:00.12"),
+        ("ns", "2001-01-01T00:00:00.120000789"),
+    ],
+)
+def test_times_are_told_in_full(pool: engram.Pool, browser: Browser, unit: str, told: str) -> None:
+    when = np.datetime64("2001-01-01T00:00:00.120000789")
+    pool["times"] = np.array([when, "NaT"], f"M8[{unit}]")
+    assert browser.of("table", path="times")["rows"] == [[told], [""]]
+    assert [row or [""] for row in rows_of(browser, "times")] == [[told], [""]]
+    pool["record"] = np.array([(when,)], [("t", f"M8[{unit}]")])
+    assert rows_of(browser, "record") == [["t"], [told]]
+
+
+def test_no_formula_hides_behind_a_mark_of_order(pool: engram.Pool, browser: Browser) -> None:
+    pool["texts"] = ["\ufeff=1+2", "\ufeff-x", "\ufeffplain"]
+    expected = [["'\ufeff=1+2"], ["'\ufeff-x"], ["\ufeffplain"]]
+    assert rows_of(browser, "texts") == expected
+
+
+def test_tables_of_large_items_are_bounded(pool: engram.Pool, browser: Browser) -> None:
+    pool.create_array("wide", shape=(100,), dtype=[("v", "f8", (100_000,))])
+    answer = browser.get("api/p/0/table", path="wide", index=":")
+    assert (answer.status, answer.json["error"]) == (413, "TooLarge")
+    assert len(browser.of("table", path="wide")["rows"]) < 100
+    answer = browser.get("api/p/0/download", path="wide", as_="csv")
+    assert "10,000,000 values" in answer.json["message"]
