@@ -126,3 +126,65 @@ def test_tables_of_large_items_are_bounded(pool: engram.Pool, browser: Browser) 
     assert len(browser.of("table", path="wide")["rows"]) < 100
     answer = browser.get("api/p/0/download", path="wide", as_="csv")
     assert "10,000,000 values" in answer.json["message"]
+
+
+# Comparisons
+
+
+def stats_of(browser: Browser, one: str, other: str, **words: object) -> dict[str, Any]:
+    answer = browser.get("api/p/0/compare", a=one, b=other, index=":", **words)
+    assert answer.status == 200, answer.body
+    told: dict[str, Any] = json.loads(answer.headers["x-engram-stats"])
+    return told
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        (np.array([2**60, 7]), np.array([2**60 + 1, 7]), 1.0),
+        (np.array([2**63 - 1, 7]), np.array([2**64 - 1, 7], "u8"), 2.0**63),
+        (np.array([2**60, 0], "M8[ns]"), np.array([2**60 + 1, 0], "M8[ns]"), 1 / 86_400e9),
+        (np.array([2**60, 0], "m8[ns]"), np.array([2**60 + 1, 0], "m8[ns]"), 1.0),
+        (np.array([1, 2], "g"), np.array([1 + np.finfo("g").eps, 2], "g"), np.finfo("g").eps),
+    ],
+)
+def test_values_that_differ_by_the_least_are_not_equal(
+    pool: engram.Pool, browser: Browser, one: Any, other: Any, apart: float
+) -> None:
+    pool["one"], pool["other"] = one, other
+    told = stats_of(browser, "one", "other")
+    assert (told["equal"], told["count"]) == (1, 2)
+    assert told["max_abs"] == pytest.approx(float(apart), rel=1e-3)
+    assert stats_of(browser, "one", "one")["equal"] == 2
+
+
+def test_missing_whole_numbers_and_counted_times_are_compared_exactly(
+    pool: engram.Pool, browser: Browser
+) -> None:
+    fill = {"_FillValue": np.int64(5)}
+    pool.create_array("one", data=np.array([5, 2**60]), attrs=fill)
+    pool.create_array("other", data=np.array([5, 2**60 + 1]), attrs=fill)
+    assert stats_of(browser, "one", "other")["equal"] == 1
+    assert stats_of(browser, "one", "other", decoded=0)["equal"] == 1
+    units = {"units": "nanoseconds since 1970-01-01"}
+    pool.create_array("counted", data=np.array([5, 2**60]), attrs=units)
+    pool["times"] = np.array([5, 2**60 + 1], "M8[ns]")
+    assert stats_of(browser, "counted", "times")["equal"] == 1
+
+
+@pytest.mark.parametrize(
+    "other", [np.zeros(3), np.zeros(3, "m8[s]"), np.zeros(3, "?"), np.array(["x"] * 3)]
+)
+def test_times_are_not_compared_with_numbers(
+    pool: engram.Pool, browser: Browser, other: Any
+) -> None:
+    pool["times"], pool["other"] = np.zeros(3, "M8[ns]"), other
+    pool.create_array("counted", data=np.zeros(3), attrs={"units": "days since 2000-01-01"})
+    for one in ("times", "counted"):
+        answer = browser.get("api/p/0/compare", a=one, b="other", index=":")
+        assert (answer.status, answer.json["error"]) == (400, "ArgumentError")
+    pool["short"] = np.zeros(3, "m8[ns]")
+    pool["long"] = np.zeros(3, "m8[s]")
+    answer = browser.get("api/p/0/compare", a="short", b="long", index=":")
+    assert "durations in 1 ns" in answer.json["message"]
+    assert stats_of(browser, "counted", "times")["count"] == 3

@@ -62,7 +62,7 @@ def download(served: Served, ask: Ask, work: Work) -> Response:
     if form not in _KINDS:
         raise ArgumentError(f"as={form[:40]!r} is no format: use {', '.join(_KINDS)}")
     array = array_at(served, path)
-    source = Source(array, is_decoded=ask.truth("decoded", True))
+    source = Source(array, work, is_decoded=ask.truth("decoded", True))
     index = ask.text("index") or ",".join(":" * len(source.shape))
     pick = picks.read(index, source.shape) if source.shape else picks.Pick(())
     ending, kind = _KINDS[form]

@@ -169,10 +169,9 @@ def difference(
     def numbers(row: range, column: range) -> NDArray[Any]:
         key = pick.key(row, column) if len(pick.ranges) > 1 else pick.key(column)
         shape = (len(row), len(column))
-        first = one.numbers(key).reshape(shape).astype("f8")
-        second = other.numbers(key).reshape(shape).astype("f8")
-        with np.errstate(invalid="ignore"):
-            found: NDArray[Any] = second - first
+        first, second = one.exact(key).reshape(shape), other.exact(key).reshape(shape)
+        with np.errstate(invalid="ignore", over="ignore"):
+            found: NDArray[Any] = (second - first).astype("f8")
         same = (first == second) | (np.isnan(first) & np.isnan(second))
         known = np.abs(found[np.isfinite(found)])
         stats["equal"] += int(same.sum())

@@ -55,7 +55,7 @@ def table(
     if isinstance(thing, engram.Table):
         return _of_table(thing, index)
     array = array_at(served, path)
-    source = Source(array, is_decoded=is_decoded)
+    source = Source(array, work, is_decoded=is_decoded)
     pick = _default(source) if not index else picks.read(index, source.shape)
     if len(pick.ranges) > _PLANE:
         raise ArgumentError(f"index {index!r} has {len(pick.ranges)} ranges, and a table two")
