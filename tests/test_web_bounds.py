@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 pytest.importorskip("starlette", reason="engram[web] is not installed")
 pytest.importorskip("uvicorn", reason="engram[web] is not installed")
 
-from engram.web import wire
+from engram import _engram
+from engram.web import blocks, levels, objects, sources, wire
+from engram.web.sources import Source
 from web_client import Browser, served
 
 if TYPE_CHECKING:
@@ -188,3 +191,164 @@ def test_times_are_not_compared_with_numbers(
     answer = browser.get("api/p/0/compare", a="short", b="long", index=":")
     assert "durations in 1 ns" in answer.json["message"]
     assert stats_of(browser, "counted", "times")["count"] == 3
+
+
+# What is read of arrays in chunks
+
+TERA = 1 << 37
+"""So many double precision numbers are a tebibyte; chunks that nobody wrote take no room."""
+
+
+class Loads:
+    """The boxes of chunks that were read."""
+
+    def __init__(self) -> None:
+        self.count = self.most = self.total = 0
+
+    def add(self, nbytes: int) -> None:
+        self.count, self.total = self.count + 1, self.total + nbytes
+        self.most = max(self.most, nbytes)
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
+    found, load = Loads(), _engram.load_box
+
+    def counted(
+        namespace: Any, oid: int, dtype: Any, offsets: tuple[int, ...], counts: tuple[int, ...]
+    ) -> Any:
+        found.add(math.prod(counts) * dtype.itemsize)
+        return load(namespace, oid, dtype, offsets, counts)
+
+    monkeypatch.setattr(_engram, "load_box", counted)
+    return found
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a request read a mebibyte of chunks, and 64 KiB at once."""
+    monkeypatch.setattr(blocks, "DECODED_MOST", 1 << 20)
+    monkeypatch.setattr(sources, "SPAN", 1 << 16)
+    monkeypatch.setattr(levels, "TILE", 1 << 13)
+
+
+@pytest.mark.parametrize("codec", ["lz4", None])
+@pytest.mark.parametrize("what", ["image", "nearest", "line", "histogram", "compare"])
+@pytest.mark.usefixtures("small")
+def test_of_a_tebibyte_blocks_at_equal_distances_are_read(
+    pool: engram.Pool, browser: Browser, loads: Loads, what: str, codec: str | None
+) -> None:
+    chunk = 1 << 12
+    shape, chunks = (1 << 17, 1 << 20), (64, 64)
+    if what in {"line", "histogram"}:
+        shape, chunks = (TERA,), (chunk,)
+    pool.create_array("t", shape=shape, dtype="f8", chunks=chunks, codec=codec)
+    index = ",".join([":"] * len(shape))
+    words: dict[str, Any] = {"path": "t", "index": index}
+    if what == "nearest":
+        what, words = "image", words | {"reduce": "nearest"}
+    if what == "compare":
+        words = {"a": "t", "b": "t"}
+    answer = browser.get(f"api/p/0/{what}", **words)
+    assert answer.status == 200, answer.body
+    twice = 2 if what == "compare" else 1
+    assert 0 < loads.total <= twice << 20
+    assert loads.most <= 1 << 16
+    if what == "histogram":
+        assert answer.json["sampled"] is True
+    else:
+        assert (answer.cells == 0).all()
+        assert 0 < answer.cells.size <= 3 * 32
+
+
+def test_blocks_of_a_large_array_tell_where_they_lie(
+    pool: engram.Pool, browser: Browser, small: None
+) -> None:
+    del small
+    side = 1024
+    values = np.add.outer(np.arange(side), np.arange(side) / side).astype("f8")
+    pool.create_array("a", data=values, chunks=(16, 32), codec="lz4")
+    answer = browser.get("api/p/0/image", path="a", index=":,:")
+    cells = answer.cells
+    rows, columns = cells.shape
+    assert rows * columns * 16 * 32 * 8 <= 1 << 20
+    expected = (np.arange(rows) + 0.5) * side / rows
+    np.testing.assert_allclose(cells.mean(axis=1), expected + 0.5, atol=16)
+    assert (np.diff(cells, axis=1) > 0).all()
+    flat = browser.of("histogram", path="a")
+    assert flat["mean"] == pytest.approx(values.mean(), rel=0.05)
+    assert flat["count"] * 8 <= 1 << 20
+
+
+@pytest.mark.usefixtures("small")
+def test_what_lies_between_places_is_read_in_pieces(
+    pool: engram.Pool, browser: Browser, loads: Loads
+) -> None:
+    size, chunk = 1 << 17, 1 << 12
+    values = np.arange(size, dtype="f8")
+    group = pool.create_group("g")
+    group.create_array("x", data=values, chunks=(chunk,), dims=["x"], codec="lz4")
+    group.create_array("v", shape=(size,), dtype="i1", dims=["x"])
+    for step in (3, chunk - 1, chunk, 2 * chunk):
+        rows = browser.of("table", path="g/x", index=f":{20 * step}:{step}")["rows"]
+        assert rows == [[str(value)] for value in values[: 20 * step : step]]
+        index = f"::{max(step, 16)}"
+        told = browser.of("coordinate", path="g/v", dim="x", index=index)["values"]
+        assert told == values[:: max(step, 16)].tolist()
+    assert loads.most <= 1 << 16
+    cube = np.arange(60**3).reshape(60, 60, 60)
+    array = pool.create_array("cube", data=cube, chunks=(7, 60, 11), codec="zstd")
+    key = (slice(3, None, 5), slice(0, 50, 2), slice(None, None, 3))
+    np.testing.assert_array_equal(Source(array).raw(key), cube[key])
+    assert loads.most <= 7 * 60 * 11 * 8 * 2
+
+
+def test_opening_an_object_reads_few_chunks_of_its_coordinates(
+    pool: engram.Pool, browser: Browser, loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "_READ_MOST", 1 << 20)
+    size, chunk = 1 << 30, 1 << 14
+    pool.create_array("g/x", shape=(size,), dtype="f8", chunks=(chunk,), dims=["x"])
+    pool.create_array("g/v", shape=(size,), dtype="i1", chunks=(1 << 20,), dims=["x"])
+    told = browser.of("object", path="g/v")["coordinates"]["x"]
+    assert (told["first"], told["last"], told["regular"]) == (0, 0, False)
+    assert loads.count <= 10
+    assert loads.total <= 1 << 20
+
+
+def test_histograms_of_thin_arrays_take_whole_tiles(
+    pool: engram.Pool, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool["thin"] = np.ones((200_000, 1, 1), "i1")
+    read: list[int] = []
+    numbers = Source.numbers
+
+    def counted(self: Source, key: tuple[Any, ...]) -> Any:
+        found = numbers(self, key)
+        read.append(found.size)
+        return found
+
+    monkeypatch.setattr(Source, "numbers", counted)
+    told = browser.of("histogram", path="thin")
+    assert (told["count"], told["mean"], read) == (200_000, 1, [200_000])
+
+
+def test_large_compressed_chunks_are_refused(
+    pool: engram.Pool, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "CHUNK_MOST", 1 << 20)
+    for codec in ("lz4", None):
+        pool.create_array(
+            f"large {codec}", shape=(600, 600), dtype="f8", chunks=(600, 600), codec=codec
+        )
+    for what, words in (
+        ("image", {"index": ":,:"}),
+        ("table", {"index": "0,0"}),
+        ("histogram", {}),
+    ):
+        answer = browser.get(f"api/p/0/{what}", path="large lz4", **words)
+        assert (answer.status, answer.json["error"]) == (413, "TooLarge")
+        assert "2,880,000 bytes" in answer.json["message"]
+        assert "smaller chunks" in answer.json["remedy"]
+        assert browser.get(f"api/p/0/{what}", path="large None", **words).status == 200
+    assert browser.get("api/p/0/object", path="large lz4").status == 200

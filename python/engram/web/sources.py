@@ -188,7 +188,7 @@ class Source:
         kind, encoding = self.dtype.kind, self.encoding
         is_scaled = encoding._scale is not None or encoding._offset is not None
         is_long = self.dtype.itemsize > _WIDE
-        is_wide = kind in "iumM" and self.dtype.itemsize == _WIDE or (kind == "f" and is_long)
+        is_wide = (kind in "iumM" and self.dtype.itemsize == _WIDE) or (kind == "f" and is_long)
         if not is_wide or (self._is_decoded and is_scaled):
             return self.numbers(key).astype("f8")
         raw = self.raw(key)
