@@ -76,7 +76,7 @@ class _Plan(NamedTuple):
     """What is looked at: a grid, its tiles, and where in the array these lie."""
 
     grid: _Grid
-    tiles: Iterable[tuple[range, range]]
+    tiles: Iterable[tuple[range, ...]]
     places: tuple[dict[int, range], dict[int, range]] | None
     """Where blocks that begin at these rows and columns of the grid lie; None: where they say."""
     sampled: tuple[int, int]
@@ -290,7 +290,7 @@ def _pieces(source: Source, pick: Pick) -> tuple[list[list[range]], bool]:
     blocks = blocks_of(source, pick, ranges)
     if blocks is None:
         ranges, is_sampled = _thinned(source, pick)
-        return _tiled(source, pick, ranges), is_sampled
+        return tiled(source, pick, ranges), is_sampled
     taken = thinned(list(map(spanned, ranges, blocks.lengths)), blocks.most)
     pieces = list(map(cut, ranges, blocks.lengths, taken))
     for place, each in enumerate(pieces):
@@ -300,7 +300,7 @@ def _pieces(source: Source, pick: Pick) -> tuple[list[list[range]], bool]:
     return pieces, True
 
 
-def _tiled(source: Source, pick: Pick, ranges: list[range]) -> list[list[range]]:
+def tiled(source: Source, pick: Pick, ranges: list[range]) -> list[list[range]]:
     """Cut ranges into pieces that make tiles: as many of the last ones as a tile has room for."""
     units = [_unit(source, pick, place, along) for place, along in enumerate(ranges)]
     left = (_FAR_TILE if source.is_far else TILE) // math.prod(length for length, _ in units)
@@ -512,6 +512,7 @@ def _reduced(tile: NDArray[Any], cuts: list[list[int]], ufunc: Any) -> NDArray[A
     return part
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _nearest(source: Source, pick: Pick, size: tuple[int, int], work: Work) -> NDArray[np.float32]:
     """Read the value in the middle of each cell."""
     if size == pick.shape:

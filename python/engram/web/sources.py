@@ -162,6 +162,7 @@ class Source:
             middle = max(middle // chunk, part[0] // chunk + 1) * chunk
         return min(max(-(-(middle - part.start) // part.step), 1), len(part) - 1)
 
+    @np.errstate(over="ignore", invalid="ignore")  # a large longdouble is infinite
     def numbers(self, key: tuple[Any, ...]) -> NDArray[Any]:
         """Read what a basic index selects, as numbers: float32 or float64, missing ones NaN."""
         raw, kind = self.raw(key), self.dtype.kind
@@ -178,7 +179,7 @@ class Source:
             return _stored(raw)
         if self._reading is None:
             self._reading = Reading(self.array)
-        return self._reading.numbers(raw)
+        return _double(self._reading.numbers(raw))
 
     def exact(self, key: tuple[Any, ...]) -> NDArray[Any]:
         """Read numbers as `numbers` does, but as precise as they are stored: for comparisons.
@@ -227,6 +228,11 @@ class Source:
         )
 
 
+def _double(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers in double precision at most."""
+    return values.astype("f8") if values.dtype.itemsize > _WIDE else values
+
+
 def _precise(raw: NDArray[Any]) -> NDArray[Any]:
     """Return times as days since 1970, and durations as multiples of their unit."""
     none = np.isnat(raw)
@@ -235,7 +241,7 @@ def _precise(raw: NDArray[Any]) -> NDArray[Any]:
         raw, unit, count = raw.astype("M8[D]"), "D", 1
     values: NDArray[Any] = raw.astype("i8").astype("g")
     if raw.dtype.kind == "M" and unit != "generic":
-        values /= np.longdouble(_DAY / np.timedelta64(count, unit))
+        values /= np.longdouble(_DAY / np.ones((), f"m8[{count}{unit}]"))
     values[none] = np.nan
     return values
 
@@ -243,14 +249,12 @@ def _precise(raw: NDArray[Any]) -> NDArray[Any]:
 def _stored(raw: NDArray[Any]) -> NDArray[Any]:
     """Return stored values of any kind as numbers."""
     if raw.dtype.kind == "c":
-        size: NDArray[Any] = np.abs(raw)
-        return size
+        return _double(np.abs(raw))
     if raw.dtype.kind in "mM":
         values: NDArray[Any] = raw.astype("i8").astype("f8")
         values[np.isnat(raw)] = np.nan
         return values
-    with np.errstate(over="ignore"):  # a large longdouble
-        return raw.astype("f8")
+    return raw.astype("f8")
 
 
 def encoding_of(array: Any) -> Encoding:
