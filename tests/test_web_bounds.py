@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("starlette", reason="engram[web] is not installed")
 pytest.importorskip("uvicorn", reason="engram[web] is not installed")
 
-from engram import _engram
+from engram import _engram, results
 from engram.errors import ArgumentError, InvalidNameError
 from engram.web import blocks, downloads, levels, objects, picks, sources, tables, wire
 from engram.web.sources import Source
@@ -487,3 +487,46 @@ def test_large_numbers_warn_nobody(pool: engram.Pool) -> None:
             levels.image(source, pick, (1, 2), "nearest", Work())
             levels.difference(source, source, pick, (2, 2), Work())
             tables.texts(source, data)
+
+
+# Values in listings
+
+
+def test_values_in_a_listing_are_read_a_few_at_a_time_and_cut(
+    pool: engram.Pool, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        attrs = {"t": f"{number}" + "x" * 50_000, "short": "s", "n": np.arange(100)}
+        pool.create_array(f"a{number}", data=[1], attrs=attrs)
+    read: list[int] = []
+    lists_of = results.lists_of
+
+    def counted(namespace: Any, oids: Any, columns: Any) -> Any:
+        assert columns is not None
+        read.append(len(oids))
+        return lists_of(namespace, oids, columns)
+
+    monkeypatch.setattr(results, "lists_of", counted)
+    for text in ("exists(t)", ""):
+        answer = browser.get("api/p/0/query", text=text, limit=1000)
+        rows = answer.json["rows"]
+        assert len(rows) == 40
+        assert {len(row["attrs"]["t"]["text"]) for row in rows} == {200}
+        assert rows[0]["attrs"]["t"]["cut"] is True
+        assert len(answer.body) < 40_000
+    assert (sum(read), max(read)) == (80, 16)
+    assert rows[0]["attrs"]["short"] == "s"
+    assert len(rows[0]["attrs"]["n"]["array"]) == 8
+    told = browser.of("complete", text='t = "')
+    assert [each for each in told["choices"] if each["kind"] == "value"] == []
+    values = [each["text"] for each in browser.of("complete", text='short = "')["choices"]]
+    assert '"s"' in values
+    assert max(read) == 16
+
+
+def test_columns_of_a_listing_are_called_as_they_are(pool: engram.Pool, browser: Browser) -> None:
+    strange = ("@path", "group.k", "a b", "`", "ä", "not", "k")
+    pool.create_array("a", data=[1], attrs=dict.fromkeys(strange, 1))
+    told = browser.of("query", text="")
+    assert set(told["columns"]) == set(strange)
+    assert told["rows"][0]["attrs"] == dict.fromkeys(strange, 1)

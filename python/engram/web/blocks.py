@@ -83,7 +83,7 @@ def shared(counts: tuple[int, int], sides: tuple[int, int], most: int) -> tuple[
     return min(counts[0], max(most // columns, 1)), columns
 
 
-def thinned(counts: list[int], most: int) -> list[int]:
+def fewer(counts: list[int], most: int) -> list[int]:
     """Return of how many blocks along each range `most` are made: fewer of the first ones."""
     taken = list(counts)
     for place, count in enumerate(counts):

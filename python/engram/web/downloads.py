@@ -6,7 +6,7 @@ and no short file.
 
 **Invariant.** It is made in a folder of its own, which is gone before the first byte goes out: what
 is sent is an open file without a name. So nothing stays behind, however the server ends. At most
-`DOWNLOADS_MOST` are made or sent at once; a browser that takes nothing for a minute is sent no more.
+`DOWNLOADS_MOST` are made or sent at once. A browser that takes nothing for a minute gets no more.
 """
 
 from __future__ import annotations

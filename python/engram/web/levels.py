@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from engram.errors import ArgumentError
-from engram.web.blocks import blocks_of, cut, shared, spanned, thinned
+from engram.web.blocks import blocks_of, cut, shared, spanned, fewer
 from engram.web.refusal import too_large
 from engram.web.sources import SPAN, TILE
 
@@ -291,7 +291,7 @@ def _pieces(source: Source, pick: Pick) -> tuple[list[list[range]], bool]:
     if blocks is None:
         ranges, is_sampled = _thinned(source, pick)
         return tiled(source, pick, ranges), is_sampled
-    taken = thinned(list(map(spanned, ranges, blocks.lengths)), blocks.most)
+    taken = fewer(list(map(spanned, ranges, blocks.lengths)), blocks.most)
     pieces = list(map(cut, ranges, blocks.lengths, taken))
     for place, each in enumerate(pieces):
         items = math.prod(sum(map(len, one)) for one in pieces)

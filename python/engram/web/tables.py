@@ -150,8 +150,8 @@ def _times(values: NDArray[Any]) -> list[str]:
     unit = np.datetime_data(values.dtype)[0]
     if unit == "generic":  # which has no times but NaT
         return [""] * len(values)
-    told: Any = values
-    words = np.datetime_as_string(told, "s" if unit in _LEAST_TIME else unit).tolist()
+    told: Any = "s" if unit in _LEAST_TIME else unit
+    words = np.datetime_as_string(values, told).tolist()
     return [
         "" if word == "NaT" else word.rstrip("0").rstrip(".") if "." in word else word
         for word in words
@@ -181,7 +181,9 @@ def cell(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"[{', '.join(map(cell, value))}]" if value.ndim else cell(value[()])
     if isinstance(value, np.void):
-        return f"({', '.join(fields(value))})" if value.dtype.names else f"0x{value.tobytes().hex()}"
+        return (
+            f"({', '.join(fields(value))})" if value.dtype.names else f"0x{value.tobytes().hex()}"
+        )
     if isinstance(value, bytes):
         return _characters(value)
     if isinstance(value, np.datetime64):
