@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from engram.errors import ArgumentError
-from engram.web.blocks import blocks_of, cut, shared, spanned, fewer
+from engram.web.blocks import blocks_of, cut, fewer, shared, spanned
 from engram.web.refusal import too_large
 from engram.web.sources import SPAN, TILE
 
