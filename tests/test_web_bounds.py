@@ -68,7 +68,10 @@ def test_rows_without_cells_are_counted(
         assert (answer.status, answer.json["error"]) == (413, "TooLarge")
         assert f"{MANY:,}" in answer.json["message"]
         assert browser.get("api/p/0/download", as_="csv", **words).status == 413
-    assert browser.get("api/p/0/download", path="none", as_="npy").status == 200
+    npy = browser.get("api/p/0/download", path="none", as_="npy").body
+    assert np.load(io.BytesIO(npy)).shape == shape
+    source = Source(pool["none"])
+    assert levels.tiled(source, picks.read(index, shape), [range(n) for n in shape]) == [[]]
 
 
 def test_attributes_without_items_are_told_by_their_shape(
@@ -415,6 +418,7 @@ def test_downloads_that_nobody_takes_are_bounded(
     assert not downloads._Made._all or len(downloads._Made._all) < downloads.DOWNLOADS_MOST
 
 
+@pytest.mark.filterwarnings("error")
 def test_files_of_numpy_are_made_by_tiles(
     pool: engram.Pool, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,6 +429,7 @@ def test_files_of_numpy_are_made_by_tiles(
         ("times", np.arange(300).astype("M8[ns]").reshape(30, 10), None, "::7,3:"),
         ("big", np.arange(300, dtype=">f4"), (16,), "5:290:9"),
         ("record", record, None, ":"),
+        ("named", np.zeros(3, [("\u202e", "f4")]), None, ":"),
         ("one", np.float32(3), None, ""),
         ("none", np.zeros((0, 3)), None, ":,:"),
     )

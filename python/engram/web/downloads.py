@@ -190,7 +190,8 @@ def _npy(source: Source, pick: Pick, path: Path, work: Work) -> None:
     if source.dtype.kind == "T":
         raise ArgumentError("texts of variable length are no .npy: take csv")
     _check_bytes(source, pick)
-    into = np.lib.format.open_memmap(path, "w+", source.dtype, pick.shape)
+    version = None if str(source.dtype).isascii() else (3, 0)  # which numpy warns of, if it chooses
+    into = np.lib.format.open_memmap(path, "w+", source.dtype, pick.shape, version=version)
     for ranges in product(*levels.tiled(source, pick, pick.ranges)):
         work.go_on()
         place = tuple(

@@ -285,8 +285,6 @@ def _thinned(source: Source, pick: Pick) -> tuple[list[range], bool]:
 def _pieces(source: Source, pick: Pick) -> tuple[list[list[range]], bool]:
     """Return of each range the pieces whose tiles a histogram is made of, and whether of a part."""
     ranges = pick.ranges
-    if not all(ranges):
-        return [[]], False
     blocks = blocks_of(source, pick, ranges)
     if blocks is None:
         ranges, is_sampled = _thinned(source, pick)
@@ -302,6 +300,8 @@ def _pieces(source: Source, pick: Pick) -> tuple[list[list[range]], bool]:
 
 def tiled(source: Source, pick: Pick, ranges: list[range]) -> list[list[range]]:
     """Cut ranges into pieces that make tiles: as many of the last ones as a tile has room for."""
+    if not all(ranges):
+        return [[]]
     units = [_unit(source, pick, place, along) for place, along in enumerate(ranges)]
     left = (_FAR_TILE if source.is_far else TILE) // math.prod(length for length, _ in units)
     found: list[list[range]] = []
