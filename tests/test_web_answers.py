@@ -254,7 +254,7 @@ def test_tables_show_values_as_they_are_meant(pool: engram.Pool, browser: Browse
     assert browser.of("table", path="texts")["rows"] == [["a"], ["<b>"]]
     pool["names"] = np.array([b"north", b"\xc3\xa9", b"\xff\x00\x01", b"a\nb"])
     rows = browser.of("table", path="names")["rows"]
-    assert rows == [["north"], ["\u00e9"], ["ff0001"], ["610a62"]]
+    assert rows == [["north"], ["\u00e9"], ["0xff0001"], ["0x610a62"]]
     pool["one"] = np.float32(0.1)
     assert browser.of("table", path="one")["rows"] == [["0.1"]]
     pool.create_table("table", {"a": [1, None], "b": ["x", "y"]})

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
 
-from engram.errors import ArgumentError
+from engram.errors import ArgumentError, InvalidNameError
 from engram.time_units import TimeUnits
 
 _MISSING = ("_FillValue", "missing_value")
@@ -203,12 +203,23 @@ def _attrs_of(array: Any) -> dict[str, Any]:
     name, parent = array.name, array.parent
     stem = name.removesuffix("_bounds").removesuffix("_bnds")
     for known in (*dims[:-1], stem):
-        times = parent.get(known) if known and known != name and "/" not in known else None
+        times = named(parent, known) if known != name else None
         given = {} if times is None else times.attrs
         if name in (given.get("bounds"), given.get("climatology")) and "units" in given:
             shared = {key: given[key] for key in ("units", "calendar") if key in given}
             return {**shared, **attrs} if " since " in str(shared["units"]) else attrs
     return attrs
+
+
+def named(group: Any, dim: str) -> Any:
+    """Give what a group has of a dimension's name; None if nothing, as of what no array is called.
+
+    Such names are `..`, and those with a slash.
+    """
+    try:
+        return group.get(dim) if dim and "/" not in dim else None
+    except InvalidNameError:
+        return None
 
 
 def numbers(value: object) -> list[Any]:

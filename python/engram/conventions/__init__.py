@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engram.array import Array
-from engram.decoded import encoding_for_show, numbers
+from engram.decoded import encoding_for_show, named, numbers
 from engram.errors import ArgumentError, EngramError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def coordinate(array: Array, dim: str) -> Array | None:
     """
     size = dict(zip(array.dims or (), array.shape, strict=False)).get(dim)
     for group in _above(array):
-        found = group.get(dim) if dim and "/" not in dim else None
+        found = named(group, dim)
         if isinstance(found, Array) and found.shape == (size,):
             if found.dims in (None, (dim,)) and found.dtype.kind in "biufM":
                 return None if found == array else found

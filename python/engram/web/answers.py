@@ -69,10 +69,10 @@ class Ask:
 Answer = Callable[["Served", Ask, "Work"], Any]
 
 
-def source_of(served: Served, ask: Ask, path: str | None = None) -> Source:
+def source_of(served: Served, ask: Ask, work: Work, path: str | None = None) -> Source:
     """Give the array that is asked for, as numbers."""
     where = ask.needed("path") if path is None else path
-    return Source(objects.array_at(served, where), is_decoded=ask.truth("decoded", True))
+    return Source(objects.array_at(served, where), work, is_decoded=ask.truth("decoded", True))
 
 
 def binary(level: Level, **more: str) -> Response:
@@ -99,18 +99,16 @@ def _members(served: Served, ask: Ask, work: Work) -> Any:
 
 
 def _object(served: Served, ask: Ask, work: Work) -> Any:
-    del work
-    return objects.about(served, ask.text("path"))
+    return objects.about(served, ask.text("path"), work)
 
 
 def _table(served: Served, ask: Ask, work: Work) -> Any:
-    del work
     decoded = ask.truth("decoded", True)
-    return tables.table(served, ask.needed("path"), ask.text("index"), is_decoded=decoded)
+    return tables.table(served, ask.needed("path"), ask.text("index"), work, is_decoded=decoded)
 
 
 def _image(served: Served, ask: Ask, work: Work) -> Any:
-    source = source_of(served, ask)
+    source = source_of(served, ask, work)
     pick = picks.read(ask.text("index"), source.shape, 2)
     size = ask.whole("height", 512), ask.whole("width", 512)
     reduce = ask.text("reduce", "mean")
@@ -120,7 +118,7 @@ def _image(served: Served, ask: Ask, work: Work) -> Any:
 
 
 def _line(served: Served, ask: Ask, work: Work) -> Any:
-    source = source_of(served, ask)
+    source = source_of(served, ask, work)
     pick = picks.read(ask.text("index"), source.shape, 1)
     level = levels.line(source, pick, ask.whole("bins", 1024), work)
     cells = level.values.shape[1]
@@ -131,7 +129,7 @@ def _line(served: Served, ask: Ask, work: Work) -> Any:
 
 
 def _histogram(served: Served, ask: Ask, work: Work) -> Any:
-    source = source_of(served, ask)
+    source = source_of(served, ask, work)
     index = ask.text("index") or ",".join(":" * len(source.shape))
     pick = picks.read(index, source.shape) if source.shape else picks.Pick(())
     told = levels.histogram(source, pick, ask.whole("bins", 100), work)
@@ -140,17 +138,23 @@ def _histogram(served: Served, ask: Ask, work: Work) -> Any:
 
 
 def _coordinate(served: Served, ask: Ask, work: Work) -> Any:
-    del work
-    return objects.places(served, ask.needed("path"), ask.needed("dim"), ask.text("index"))
+    return objects.places(served, ask.needed("path"), ask.needed("dim"), ask.text("index"), work)
 
 
 def _compare(served: Served, ask: Ask, work: Work) -> Any:
     other = ask.shelf[ask.text("with", served.number) or served.number]
-    one = source_of(served, ask, ask.needed("a"))
-    two = source_of(other, ask, ask.needed("b"))
+    one = source_of(served, ask, work, ask.needed("a"))
+    two = source_of(other, ask, work, ask.needed("b"))
     if one.shape != two.shape:
         shapes = f"{list(one.shape)} and {list(two.shape)}"
         raise ArgumentError(f"arrays of one shape are compared, and these have {shapes}")
+    for each in (one, two):
+        each.check_numbers()
+    if one.meaning != two.meaning:
+        raise ArgumentError(
+            f"{one.array.path!r} has {one.meaning}, and {two.array.path!r} {two.meaning}: compare "
+            "values of one kind, or stored ones with decoded=0"
+        )
     pick = picks.read(ask.text("index"), one.shape, None if ask.text("index") else 2)
     if len(pick.ranges) not in {1, 2}:
         raise ArgumentError("what is compared has one range or two: write numbers elsewhere")

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from engram import results
+from engram import _engram, results
 from engram.errors import ArgumentError
 from engram.expression import BUILTINS
 from engram.expression import attr as field_of
@@ -16,7 +16,10 @@ from engram.web import wire
 from engram.web.served import ServedCluster, ServedPool, pool_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engram.explanation import Explanation
+    from engram.namespace import Namespace
     from engram.web.served import Served
 
 LIMIT_MOST = 1000
@@ -40,6 +43,10 @@ _COMPARED = re.compile(
     r"(@?\w[\w.]*|`(?:[^`]|``)+`)\s*(?:=|!=|<=?|>=?|contains|like)\s*\"?[^\s\"]*\Z"
 )
 _VALUES_LOOKED_AT = 500
+_CHOICE_MOST = 200
+"""A longer text is no choice."""
+_READ = 16
+"""Attributes of so many objects are read at once."""
 
 
 def found(served: Served, text: str, order: str, limit: int, offset: int) -> dict[str, Any]:
@@ -71,19 +78,40 @@ def _of_pool(served: ServedPool, text: str, order: str, limit: int, offset: int)
     oids = result.oids()
     page = oids[offset : offset + limit]
     named = [_name(kind, key) for kind, key in result._query.fields if key not in _HAD]
-    wanted = list(dict.fromkeys(["@path", "@dtype", "@shape", *named]))
-    every = results.lists_of(root._namespace, page, wanted if named else None)
-    columns = (named or [name for name in every if not name.startswith("@")])[:_COLUMNS]
-    rows = []
-    for place, path in enumerate(every["@path"]):
-        dtype = every["@dtype"][place]
-        row: dict[str, Any] = {"path": path, "kind": "blob" if dtype == "bytes" else "array"}
-        if dtype != "bytes":
-            row |= {"dtype": dtype, "shape": _shape(every["@shape"][place])}
-        attrs = {name: every[name][place] for name in columns}
-        row["attrs"] = {key: wire.plain(each) for key, each in attrs.items() if each is not None}
-        rows.append(row)
-    return {"columns": columns, "rows": rows, "more": len(oids) > offset + limit}
+    columns = {name: name for name in named[:_COLUMNS]} or _columns(root, page)
+    wanted = list(dict.fromkeys(["@path", "@dtype", "@shape", *columns]))
+    rows = [
+        _row(every, place, columns)
+        for every in _read(root, page, wanted)
+        for place in range(len(every["@path"]))
+    ]
+    return {"columns": list(columns.values()), "rows": rows, "more": len(oids) > offset + limit}
+
+
+def _columns(root: Namespace, oids: Any) -> dict[str, str]:
+    """Return the attributes that most of the objects have, as fields and as they are called."""
+    keys = _engram.attribute_keys_of(root._namespace, oids)
+    return {str(field_of(key)): key for key, _ in keys[:_COLUMNS]}
+
+
+def _read(root: Namespace, oids: Any, names: list[str]) -> Iterator[dict[str, list[Any]]]:
+    """Yield fields of the objects, those of a few at a time: a value may be large."""
+    for start in range(0, len(oids), _READ):
+        yield results.lists_of(root._namespace, oids[start : start + _READ], names)
+
+
+def _row(every: dict[str, list[Any]], place: int, columns: dict[str, str]) -> dict[str, Any]:
+    """Return what a listing says of an object."""
+    dtype = every["@dtype"][place]
+    row: dict[str, Any] = {"path": every["@path"][place]}
+    row["kind"] = "blob" if dtype == "bytes" else "array"
+    if dtype != "bytes":
+        row |= {"dtype": dtype, "shape": _shape(every["@shape"][place])}
+    attrs = {called: every[name][place] for name, called in columns.items()}
+    row["attrs"] = {
+        key: wire.plain(each, wire.LISTED) for key, each in attrs.items() if each is not None
+    }
+    return row
 
 
 def _name(kind: int, key: str) -> str:
@@ -110,10 +138,12 @@ def _of_cluster(
         row["kind"] = "blob" if hit.dtype is None else "array"
         if hit.dtype is not None:
             row |= {"dtype": wire.dtype_text(hit.dtype), "shape": list(hit.shape)}
-        row |= {"attrs": wire.attributes(hit.attrs), "node": hit.node}
+        row |= {"attrs": wire.attributes(hit.attrs, wire.LISTED), "node": hit.node}
         keys.update(row["attrs"].keys())
         rows.append(row)
     columns = [key for key, _ in keys.most_common(_COLUMNS)]
+    for row in rows:
+        row["attrs"] = {key: row["attrs"][key] for key in columns if key in row["attrs"]}
     more = len(hits) > offset + limit
     return {"columns": columns, "rows": rows, "more": more, "missing": dict(hits.missing)}
 
@@ -177,10 +207,11 @@ def _values(served: Served, before: str) -> list[dict[str, str]]:
         return []
     name = compared[1]
     result = served.root.query(f"exists({name})", limit=_VALUES_LOOKED_AT)
-    columns = results.lists_of(served.root._namespace, result.oids(), [name])
     texts: Counter[str] = Counter()
-    for value in columns[name]:
-        if isinstance(value, str):
+    for columns in _read(served.root, result.oids(), [name]):
+        for value in columns[name]:
+            if not isinstance(value, str) or len(value) > _CHOICE_MOST:
+                continue
             texts['"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'] += 1
     return [
         {"text": text, "kind": "value", "note": _counted(number, "object")}

@@ -8,20 +8,22 @@ its cells, along its rows at first, and added to what these have so far. So memo
 tile and the cells, whatever the size of the array.
 
 If more bytes are selected than a request may look at, every s-th row and column is, and the answer
-says so.
+says so. If these lie in too many chunks, whole chunks at equal distances are: see `blocks`. Then
+there are as many cells as chunks at most.
 """
 
 from __future__ import annotations
 
 import math
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from engram.errors import ArgumentError
+from engram.web.blocks import blocks_of, cut, fewer, shared, spanned
 from engram.web.refusal import too_large
-from engram.web.sources import TILE
+from engram.web.sources import SPAN, TILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,6 +72,22 @@ class _Grid(NamedTuple):
     size: tuple[int, int]
 
 
+class _Plan(NamedTuple):
+    """What is looked at: a grid, its tiles, and where in the array these lie."""
+
+    grid: _Grid
+    tiles: Iterable[tuple[range, ...]]
+    places: tuple[dict[int, range], dict[int, range]] | None
+    """Where blocks that begin at these rows and columns of the grid lie; None: where they say."""
+    sampled: tuple[int, int]
+
+    def real(self, row: range, column: range) -> tuple[range, range]:
+        """Return where a tile lies."""
+        if self.places is None:
+            return row, column
+        return self.places[0][row.start], self.places[1][column.start]
+
+
 def image(source: Source, pick: Pick, most: tuple[int, int], reduce: str, work: Work) -> Level:
     """Compute an image of two dimensions.
 
@@ -102,16 +120,18 @@ def image(source: Source, pick: Pick, most: tuple[int, int], reduce: str, work: 
     size = min(height, len(rows)), min(width, len(columns))
     if not all(size):
         return Level(np.empty(size, np.float32), _box(rows, columns), (1, 1))
-    if reduce == "nearest" or size == (len(rows), len(columns)):
+    if reduce == "nearest":
+        size = _few(source, pick, size)
+    is_whole = size == pick.shape and blocks_of(source, pick, pick.ranges) is None
+    if reduce == "nearest" or is_whole:
         return Level(_nearest(source, pick, size, work), _box(rows, columns), (1, 1))
-    rows, columns, sampled = _sampled(source, rows, columns, size)
+    plan = _planned(source, pick, (rows, columns), size)
 
     def numbers(row: range, column: range) -> NDArray[Any]:
-        return source.numbers(pick.key(row, column))
+        return source.numbers(pick.key(*plan.real(row, column)))
 
-    tiles = tiles_of(source, pick, rows, columns)
-    (cells,) = _reduce(numbers, tiles, _Grid(rows, columns, size), (reduce,), work)
-    return Level(cells, _box(*pick.ranges), sampled)
+    (cells,) = _reduce(numbers, plan, (reduce,), work)
+    return Level(cells, _box(*pick.ranges), plan.sampled)
 
 
 def line(source: Source, pick: Pick, bins: int, work: Work) -> Level:
@@ -131,16 +151,13 @@ def line(source: Source, pick: Pick, bins: int, work: Work) -> Level:
     count = min(bins, len(along))
     if not count:
         return Level(np.empty((3, 0), np.float32), _box(along), (1, 1))
-    one = range(1)
-    _, columns, sampled = _sampled(source, one, along, (1, count))
+    plan = _planned(source, pick, (range(1), along), (1, count))
 
-    def numbers(_: range, column: range) -> NDArray[Any]:
-        return source.numbers(pick.key(column))[np.newaxis]
+    def numbers(row: range, column: range) -> NDArray[Any]:
+        return source.numbers(pick.key(plan.real(row, column)[1]))[np.newaxis]
 
-    tiles = ((one, column) for column in _cut(columns, TILE, _unit(source, pick, 0, columns)))
-    grid = _Grid(one, columns, (1, count))
-    cells = _reduce(numbers, tiles, grid, ("min", "mean", "max"), work)
-    return Level(np.concatenate(cells), _box(along), sampled)
+    cells = _reduce(numbers, plan, ("min", "mean", "max"), work)
+    return Level(np.concatenate(cells), _box(along), plan.sampled)
 
 
 def difference(
@@ -163,16 +180,17 @@ def difference(
     stats: dict[str, Any] = {"equal": 0, "count": 0, "max_abs": 0.0, "rms": 0.0}
     if not all(cells):
         return Level(np.empty(cells, np.float32), _box(*pick.ranges), (1, 1)), stats
-    rows, columns, sampled = _sampled(one, rows, columns, cells)
+    lead = max(one, other, key=lambda source: (source.is_far, source.chunk_bytes))
+    item = max(one.dtype.itemsize, other.dtype.itemsize)
+    plan = _planned(lead, pick, (rows, columns), cells, item)
     squares = [0.0, 0]
 
     def numbers(row: range, column: range) -> NDArray[Any]:
-        key = pick.key(row, column) if len(pick.ranges) > 1 else pick.key(column)
+        key = pick.key(*plan.real(row, column)[-len(pick.ranges) :])
         shape = (len(row), len(column))
-        first = one.numbers(key).reshape(shape).astype("f8")
-        second = other.numbers(key).reshape(shape).astype("f8")
-        with np.errstate(invalid="ignore"):
-            found: NDArray[Any] = second - first
+        first, second = one.exact(key).reshape(shape), other.exact(key).reshape(shape)
+        with np.errstate(invalid="ignore", over="ignore"):
+            found: NDArray[Any] = (second - first).astype("f8")
         same = (first == second) | (np.isnan(first) & np.isnan(second))
         known = np.abs(found[np.isfinite(found)])
         stats["equal"] += int(same.sum())
@@ -183,10 +201,9 @@ def difference(
             squares[1] += known.size
         return found
 
-    tiles = tiles_of(one, pick, rows, columns)
-    (made,) = _reduce(numbers, tiles, _Grid(rows, columns, cells), ("mean",), work)
+    (made,) = _reduce(numbers, plan, ("mean",), work)
     stats["rms"] = math.sqrt(squares[0] / squares[1]) if squares[1] else 0.0
-    return Level(made, _box(*pick.ranges), sampled), stats
+    return Level(made, _box(*pick.ranges), plan.sampled), stats
 
 
 def histogram(source: Source, pick: Pick, bins: int, work: Work) -> dict[str, Any]:
@@ -202,13 +219,13 @@ def histogram(source: Source, pick: Pick, bins: int, work: Work) -> dict[str, An
     """
     _check("bins", bins, EDGES_MOST)
     source.check_numbers()
-    ranges, is_sampled = _thinned(source, pick)
+    pieces, is_sampled = _pieces(source, pick)
     found: list[NDArray[Any]] = []
     nan = count = 0
     mean = square = 0.0
-    for key in _keys(source, pick, ranges):
+    for tile_ranges in product(*pieces):
         work.go_on()
-        tile = source.numbers(key).reshape(-1)
+        tile = source.numbers(pick.key(*tile_ranges)).reshape(-1)
         known = tile[np.isfinite(tile)]  # a copy
         nan += tile.size - known.size
         if known.size:
@@ -265,20 +282,35 @@ def _thinned(source: Source, pick: Pick) -> tuple[list[range], bool]:
     return ranges, is_sampled
 
 
-def _keys(source: Source, pick: Pick, ranges: list[range]) -> Iterable[tuple[Any, ...]]:
-    """Yield indices of tiles of what is selected."""
-    if not ranges:
-        yield pick.key()
-        return
-    if len(ranges) == 1:
-        cut = _cut(ranges[0], TILE, _unit(source, pick, 0, ranges[0]))
-        yield from (pick.key(each) for each in cut)
-        return
-    *outer, rows, columns = ranges
-    tiles = list(tiles_of(source, pick, rows, columns))
-    for places in product(*outer):
-        single = [range(at, at + 1) for at in places]
-        yield from (pick.key(*single, row, column) for row, column in tiles)
+def _pieces(source: Source, pick: Pick) -> tuple[list[list[range]], bool]:
+    """Return of each range the pieces whose tiles a histogram is made of, and whether of a part."""
+    ranges = pick.ranges
+    blocks = blocks_of(source, pick, ranges)
+    if blocks is None:
+        ranges, is_sampled = _thinned(source, pick)
+        return tiled(source, pick, ranges), is_sampled
+    taken = fewer(list(map(spanned, ranges, blocks.lengths)), blocks.most)
+    pieces = list(map(cut, ranges, blocks.lengths, taken))
+    for place, each in enumerate(pieces):
+        items = math.prod(sum(map(len, one)) for one in pieces)
+        step = min(-(-items // _SAMPLE), max(map(len, each)))
+        pieces[place] = [piece[::step] for piece in each]
+    return pieces, True
+
+
+def tiled(source: Source, pick: Pick, ranges: list[range]) -> list[list[range]]:
+    """Cut ranges into pieces that make tiles: as many of the last ones as a tile has room for."""
+    if not all(ranges):
+        return [[]]
+    units = [_unit(source, pick, place, along) for place, along in enumerate(ranges)]
+    left = (_FAR_TILE if source.is_far else TILE) // math.prod(length for length, _ in units)
+    found: list[list[range]] = []
+    for along, unit in zip(reversed(ranges), reversed(units), strict=True):
+        few = source.is_far and along.step > 1 and len(found) > 0  # else what is between comes, too
+        most = unit[0] * max(1 if few else left, 1)
+        found.insert(0, list(_cut(along, most, unit)))
+        left //= max(-(-min(most, len(along)) // unit[0]), 1)
+    return found
 
 
 def _check(name: str, value: int, most: int) -> None:
@@ -294,11 +326,44 @@ def _box(*ranges: range) -> tuple[int, ...]:
     return tuple(ends)
 
 
+def _planned(
+    source: Source,
+    pick: Pick,
+    sides: tuple[range, range],
+    size: tuple[int, int],
+    item: int | None = None,
+) -> _Plan:
+    """Plan what is looked at of rows and columns, for so many cells."""
+    ranges = sides[-len(pick.dims) :]
+    blocks = blocks_of(source, pick, ranges)
+    if blocks is None:
+        rows, columns, sampled = _sampled(source, *sides, size, item or source.dtype.itemsize)
+        tiles = _tiles_of(source, pick, rows, columns)
+        return _Plan(_Grid(rows, columns, size), tiles, None, sampled)
+    lengths = [1, *blocks.lengths][-2:]
+    counts = spanned(sides[0], lengths[0]), spanned(sides[1], lengths[1])
+    taken = shared(counts, size, blocks.most)
+    virtual: list[list[range]] = []
+    places: list[dict[int, range]] = []
+    for along, length, most in zip(sides, lengths, taken, strict=True):
+        pieces = cut(along, length, most)
+        starts = accumulate(map(len, pieces), initial=0)
+        virtual.append([range(*pair) for pair in pairwise(starts)])
+        places.append(dict(zip((each.start for each in virtual[-1]), pieces, strict=True)))
+    rows, columns = (range(each[-1].stop) for each in virtual)
+    high, wide = (
+        side if few == count else min(side, few)
+        for side, few, count in zip(size, taken, counts, strict=True)
+    )
+    cells = min(high, len(rows)), min(wide, len(columns))
+    steps = -(-counts[0] // taken[0]), -(-counts[1] // taken[1])
+    return _Plan(_Grid(rows, columns, cells), product(*virtual), (places[0], places[1]), steps)
+
+
 def _sampled(
-    source: Source, rows: range, columns: range, size: tuple[int, int]
+    source: Source, rows: range, columns: range, size: tuple[int, int], item: int
 ) -> tuple[range, range, tuple[int, int]]:
     """Return the rows and columns that are looked at, so many that a request may."""
-    item = source.dtype.itemsize
 
     def nbytes() -> int:
         return len(rows) * len(columns) * item
@@ -321,13 +386,13 @@ def _sampled(
 
 def _unit(source: Source, pick: Pick, place: int, along: range) -> tuple[int, int]:
     """Return the length of a chunk along a range, in its steps, and how far the first one goes."""
-    if source.chunks is None:
+    if source.chunks is None or (not source.is_packed and math.prod(source.chunks) > TILE):
         return 1, 0
     chunk = source.chunks[pick.dims[place]]
     return max(chunk // along.step, 1), -(-(chunk - along.start % chunk) // along.step)
 
 
-def tiles_of(
+def _tiles_of(
     source: Source, pick: Pick, rows: range, columns: range
 ) -> Iterable[tuple[range, range]]:
     """Yield tiles of rows and columns: bands where that can be, chunks where there are such."""
@@ -399,13 +464,12 @@ class _Cells:
 
 def _reduce(
     numbers: Callable[[range, range], NDArray[Any]],
-    tiles: Iterable[tuple[range, range]],
-    grid: _Grid,
+    plan: _Plan,
     wants: tuple[str, ...],
     work: Work,
 ) -> list[NDArray[np.float32]]:
     """Reduce tiles to cells; `numbers` reads those of a tile's rows and columns."""
-    rows, columns, size = grid
+    rows, columns, size = plan.grid
     edges = [
         np.arange(count + 1) * len(along) // count
         for count, along in zip(size, (rows, columns), strict=True)
@@ -413,7 +477,7 @@ def _reduce(
     counts = np.outer(np.diff(edges[0]), np.diff(edges[1]))
     cells = [_Cells(want, size) for want in wants]
     with np.errstate(all="ignore"):
-        for row, column in tiles:
+        for row, column in plan.tiles:
             work.go_on()
             place, cuts = [], []
             for along, part, edge in ((rows, row, edges[0]), (columns, column, edges[1])):
@@ -448,6 +512,7 @@ def _reduced(tile: NDArray[Any], cuts: list[list[int]], ufunc: Any) -> NDArray[A
     return part
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _nearest(source: Source, pick: Pick, size: tuple[int, int], work: Work) -> NDArray[np.float32]:
     """Read the value in the middle of each cell."""
     if size == pick.shape:
@@ -466,13 +531,33 @@ def _nearest(source: Source, pick: Pick, size: tuple[int, int], work: Work) -> N
                 found = source.numbers(pick.key(range(row, row + 1), pick.ranges[1]))[0]
                 cells[at] = found[(columns - pick.ranges[1].start) // pick.ranges[1].step]
             return cells
-        band = max(TILE // size[1], 1) if source.is_mapped else size[0]
-        for begin in range(0, size[0], band):
+        for band in np.split(np.arange(size[0]), _bands(source, rows, size[1], first)):
             work.go_on()
             key: list[Any] = list(pick.parts)
-            key[first], key[last] = rows[begin : begin + band, np.newaxis], columns
-            cells[begin : begin + band] = source.numbers(tuple(key))
+            key[first], key[last] = rows[band, np.newaxis], columns
+            cells[band] = source.numbers(tuple(key))
     return cells
+
+
+def _few(source: Source, pick: Pick, size: tuple[int, int]) -> tuple[int, int]:
+    """Return for how many cells one value each is read, if each lies in a chunk of its own."""
+    blocks = blocks_of(source, pick, pick.ranges)
+    if blocks is None:
+        return size
+    high, wide = map(min, size, map(spanned, pick.ranges, blocks.lengths))
+    return size if high * wide <= blocks.most else shared((high, wide), size, blocks.most)
+
+
+def _bands(source: Source, rows: NDArray[Any], width: int, dim: int) -> NDArray[Any]:
+    """Return where bands of rows begin that are read at once: those that share chunks."""
+    if source.is_mapped:
+        band = max(TILE // width, 1)
+    elif not source.is_packed and source.chunk_bytes > SPAN:
+        band = 1
+    else:
+        chunk = source.chunks[dim] if source.chunks else 1
+        return np.flatnonzero(np.diff(rows // chunk)) + 1
+    return np.arange(band, len(rows), band)
 
 
 def _check_far(source: Source, rows: int, columns: int) -> None:

@@ -24,16 +24,19 @@ if TYPE_CHECKING:
 
     from engram.decoded import Encoding
     from engram.web.served import Served
+    from engram.web.working import Work
 
 PLACES_MOST = 8192
 _LOOKED_AT = 1 << 16
 """So many places of a coordinate tell whether it is regular."""
+_READ_MOST = 64 << 20
+"""But so many bytes of chunks are read for that."""
 _NOISE = 1e-4
 _PARTS = 1000
 _PLANE = 2
 
 
-def about(served: Served, path: str) -> dict[str, Any]:
+def about(served: Served, path: str, work: Work) -> dict[str, Any]:
     """Return all that the page shows of an object or a group beside its values."""
     thing = served.found(path)
     told: dict[str, Any] = {"path": path.strip("/"), "name": path.strip("/").rpartition("/")[2]}
@@ -43,7 +46,7 @@ def about(served: Served, path: str) -> dict[str, Any]:
         told |= _of_pool(thing)
     told["attrs"] = attributes(thing.attrs)
     if told["kind"] == "array":
-        told |= _of_array(served, thing)
+        told |= _of_array(served, thing, work)
     elif told["kind"] == "table":
         told |= _of_table(thing)
     return told
@@ -132,7 +135,7 @@ def _of_table(table: engram.Table) -> dict[str, Any]:
     return told | {"bytes": table.nbytes, "parts": table.num_parts}
 
 
-def _of_array(served: Served, array: Any) -> dict[str, Any]:
+def _of_array(served: Served, array: Any, work: Work) -> dict[str, Any]:
     encoding = encoding_of(array)
     dims = array.dims
     told: dict[str, Any] = {
@@ -148,7 +151,7 @@ def _of_array(served: Served, array: Any) -> dict[str, Any]:
     found = {dim: _coordinate(served, array, dim) for dim in dims or ()}
     coordinates = {dim: each for dim, each in found.items() if each is not None}
     told["coordinates"] = {
-        dim: _coordinate_facts(served, each) for dim, each in coordinates.items()
+        dim: _coordinate_facts(served, each, work) for dim, each in coordinates.items()
     }
     told["views"] = _views(array, coordinates)
     return told
@@ -211,7 +214,7 @@ def _coordinate(served: Served, array: Any, dim: str) -> Any:
         above = above.rpartition("/")[0]
 
 
-def _coordinate_facts(served: Served, array: Any) -> dict[str, Any]:
+def _coordinate_facts(served: Served, array: Any, work: Work) -> dict[str, Any]:
     path = served.relative(array.path) if isinstance(served, ServedCluster) else array.path
     told: dict[str, Any] = {"path": path, "role": conventions.role(array).value}
     units = array.attrs.get("units")
@@ -220,8 +223,11 @@ def _coordinate_facts(served: Served, array: Any) -> dict[str, Any]:
     size = array.shape[0]
     if not size:
         return told | {"first": None, "last": None, "regular": False}
-    source = Source(array)
+    source = Source(array, work)
     step = max(-(-size // _LOOKED_AT), 1)
+    if step > 1 and source.chunks is not None:  # rather few chunks than parts of them all
+        few = max(_READ_MOST // source.chunk_bytes, _PLANE)
+        step = max(step, -(-size // few)) if -(-size // source.chunks[0]) > few else step
     raw = source.raw((slice(0, size, step),))
     ends = np.concatenate([raw[:1], source.raw((slice(size - 1, size),))])
     first, last = shown(source, ends)
@@ -253,7 +259,7 @@ def shown(source: Source, raw: NDArray[Any]) -> list[Any]:
     ]
 
 
-def places(served: Served, path: str, dim: str, index: str) -> dict[str, Any]:
+def places(served: Served, path: str, dim: str, index: str, work: Work) -> dict[str, Any]:
     """Return places of a dimension: the values of its coordinate, or the indices.
 
     Raises
@@ -278,7 +284,7 @@ def places(served: Served, path: str, dim: str, index: str) -> dict[str, Any]:
     found = _coordinate(served, array, dim)
     if found is None:
         return {"values": list(along), "index": True}
-    source = Source(found)
+    source = Source(found, work)
     raw = source.raw((slice(along.start, along.stop, along.step),))
     units = found.attrs.get("units")
     told: dict[str, Any] = {"values": shown(source, raw)}

@@ -3,6 +3,9 @@
 **Invariant.** A pool whose files were removed is *gone* from the moment anybody notices: a watch,
 or a request, each of which looks whether the pool's file is still the one that was opened. All that
 is asked of it from then on is refused with `PoolGoneError`. The others go on.
+
+A file that is cut short while it is served cannot be noticed in time: whoever reads a page that is
+no longer there is ended by the system, with SIGBUS, and the whole server with it.
 """
 
 from __future__ import annotations

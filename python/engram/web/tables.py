@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import engram
-from engram import conventions
 from engram.errors import ArgumentError
 from engram.web import picks
 from engram.web.objects import array_at
@@ -20,15 +19,22 @@ if TYPE_CHECKING:
 
     from engram.web.picks import Pick
     from engram.web.served import Served
+    from engram.web.working import Work
 
 CELLS_MOST = 10_000
 _CHARACTERS = 200
 _TEXT_MOST = 64 << 20
+_BYTES_MOST = 16 << 20
+"""Cells may be records, or have records of arrays in them: so many bytes become text at once."""
+_LEAST_TIME = ("Y", "M", "W", "D", "h", "m", "s")
+"""Units of times that are told in seconds."""
 _PLANE = 2
 _ROWS = 100
 
 
-def table(served: Served, path: str, index: str | None, *, is_decoded: bool) -> dict[str, Any]:
+def table(
+    served: Served, path: str, index: str | None, work: Work, *, is_decoded: bool
+) -> dict[str, Any]:
     """Return values of an array, or rows of a table, as text.
 
     Returns
@@ -49,32 +55,44 @@ def table(served: Served, path: str, index: str | None, *, is_decoded: bool) -> 
     if isinstance(thing, engram.Table):
         return _of_table(thing, index)
     array = array_at(served, path)
-    source = Source(array, is_decoded=is_decoded)
+    source = Source(array, work, is_decoded=is_decoded)
     pick = _default(source) if not index else picks.read(index, source.shape)
     if len(pick.ranges) > _PLANE:
         raise ArgumentError(f"index {index!r} has {len(pick.ranges)} ranges, and a table two")
     names = source.dtype.names or ()
-    _check_cells(math.prod(pick.shape) * max(len(names), 1))
+    _check_cells(cells_of(pick.shape) * max(len(names), 1))
+    nbytes = math.prod(pick.shape) * source.dtype.itemsize
+    if source.dtype.kind != "T" and nbytes > _BYTES_MOST:
+        raise too_large(
+            f"{nbytes:,} bytes are asked for, and a table shows {_BYTES_MOST:,} at most",
+            "narrow the index, such as 0:1",
+        )
     if source.dtype.kind == "T" and array.nbytes > _TEXT_MOST:
         raise too_large(
             f"texts are read as a whole, and {path!r} has {array.nbytes:,} bytes of them",
             "look at it from Python, or with `engram get`",
         )
     raw = source.raw(pick.key(*pick.ranges))
+    work.go_on()
     told: dict[str, Any] = {"shape": list(source.shape), "index": _text_of(pick)}
     if names and len(pick.ranges) <= 1:
-        rows = [list(map(_cell, record.tolist())) for record in np.atleast_1d(raw)]
+        rows = [list(map(_cut, fields(record))) for record in np.atleast_1d(raw)]
         return told | {"rows": rows, "columns": list(names)}
-    cells = texts(source, raw)
-    if raw.ndim == _PLANE:
-        return told | {"rows": cells}
-    return told | {"rows": [[each] for each in cells] if raw.ndim else [[cells]]}
+    words = iter(map(_cut, texts(source, raw)))
+    high, wide = (*raw.shape, 1, 1)[:_PLANE]
+    return told | {"rows": [[next(words) for _ in range(wide)] for _ in range(high)]}
+
+
+def cells_of(shape: tuple[int, ...]) -> int:
+    """Count the cells of rows and columns; a row without any is as much as one."""
+    return max(math.prod(shape), *shape[:1], 0)
 
 
 def _default(source: Source) -> Pick:
     """Take the first rows and columns of the last dimensions."""
     pick = picks.read(None, source.shape, min(len(source.shape), _PLANE))
     left = CELLS_MOST // max(len(source.dtype.names or ()), 1)
+    left = min(left, _BYTES_MOST // max(source.dtype.itemsize, 1))
     parts = list(pick.parts)
     for dim in reversed(pick.dims):
         parts[dim] = range(min(source.shape[dim], _ROWS, max(left, 1)))
@@ -107,36 +125,37 @@ def _of_table(table_: engram.Table, index: str | None) -> dict[str, Any]:
     along = part if isinstance(part, range) else range(part, part + 1)
     _check_cells(len(along) * len(names))
     found = table_.read(None, slice(along.start, along.stop, along.step))
-    columns = [[_cell(each) for each in column.to_pylist()] for column in found.columns]
+    columns = [[_cut(cell(each)) for each in column.to_pylist()] for column in found.columns]
     told = {"shape": [rows, len(names)], "index": _text_of(pick), "columns": list(names)}
     return told | {"rows": [list(row) for row in zip(*columns, strict=True)]}
 
 
-def texts(source: Source, raw: NDArray[Any]) -> Any:
-    """Return stored values as text, nested as they lie: times as ISO 8601, missing ones ""."""
-    if source.dtype.kind == "M" or (source.encoding.times is not None and source.is_days):
-        times = (
-            conventions.times(source.array, raw) if isinstance(source.array, engram.Array) else None
-        )
-        if times is not None:
-            words = ["" if when is None else when.isoformat() for when in times]
-            return _shaped(words, raw.shape)
-    values = source.decode(raw)
+def texts(source: Source, raw: NDArray[Any]) -> list[str]:
+    """Return stored values as text, one after the other: times as ISO 8601, missing ones ""."""
+    values = source.decode(raw).reshape(-1)
+    if values.dtype.kind == "M":
+        return _times(values)
     if values.dtype.kind == "f" and not source.encoding.is_plain:
-        flat = values.reshape(-1)
-        return _shaped(["" if math.isnan(one) else _float(one) for one in flat], raw.shape)
-    if values.dtype.kind == "f":
-        return _shaped([_float(one) for one in values.reshape(-1)], raw.shape)
-    return _shaped([_cell(one) for one in values.reshape(-1).tolist()], raw.shape)
+        return ["" if math.isnan(one) else _float(one) for one in values]
+    return [cell(one) for one in (values.tolist() if values.dtype.kind in "biu" else values)]
 
 
-def _shaped(words: list[str], shape: tuple[int, ...]) -> Any:
-    if not shape:
-        return words[0]
-    if len(shape) == 1:
-        return words
-    wide = shape[1]
-    return [words[at * wide : (at + 1) * wide] for at in range(shape[0])]
+def fields(record: Any) -> list[str]:
+    """Return the fields of a record as text."""
+    return [cell(record[name]) for name in record.dtype.names]
+
+
+def _times(values: NDArray[Any]) -> list[str]:
+    """Write times in full: to the second, and what there is of it."""
+    unit = np.datetime_data(values.dtype)[0]
+    if unit == "generic":  # which has no times but NaT
+        return [""] * len(values)
+    told: Any = "s" if unit in _LEAST_TIME else unit
+    words = np.datetime_as_string(values, told).tolist()
+    return [
+        "" if word == "NaT" else word.rstrip("0").rstrip(".") if "." in word else word
+        for word in words
+    ]
 
 
 def _float(value: Any) -> str:
@@ -145,16 +164,32 @@ def _float(value: Any) -> str:
 
 
 def _characters(value: bytes) -> str:
-    """Return bytes as the text that they are, or else in hexadecimal."""
+    """Return bytes as the text that they are, or else in hexadecimal: 0x, which no text begins."""
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
-        return value.hex()
-    return text if text.isprintable() else value.hex()
+        text = ""
+    if text.isprintable() and not text.startswith("0x") and (text or not value):
+        return text
+    return f"0x{value.hex()}"
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """Write a value in full, whatever it is: arrays as [1, 2], records as (1, 2)."""
+    if value is None:
+        return ""
+    if isinstance(value, np.ndarray):
+        return f"[{', '.join(map(cell, value))}]" if value.ndim else cell(value[()])
+    if isinstance(value, np.void):
+        return (
+            f"({', '.join(fields(value))})" if value.dtype.names else f"0x{value.tobytes().hex()}"
+        )
     if isinstance(value, bytes):
-        value = _characters(value)
-    text = "" if value is None else str(value)
+        return _characters(value)
+    if isinstance(value, np.datetime64):
+        return _times(np.asarray([value]))[0]
+    return _float(value) if isinstance(value, np.floating) else str(value)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _CHARACTERS else f"{text[:_CHARACTERS]}…"

@@ -10,22 +10,35 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _EXACT = 1 << 53
 """Whole numbers up to here are exact as a browser has them."""
-_ITEMS = 64
 _ITEM = 8
-_BYTES = 256
-_CHARACTERS = 1 << 14
 _ATTRIBUTES = 1000
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 """What HTML is made of, escaped as JSON has it: no sniffing browser takes an answer for a page."""
+
+
+class Bounds(NamedTuple):
+    """How much of a value is told."""
+
+    items: int
+    bytes: int
+    characters: int
+
+
+FULL = Bounds(64, 256, 1 << 14)
+"""Of an object's attributes."""
+LISTED = Bounds(8, 64, 200)
+"""Of values in a listing of many objects."""
 
 
 def dumps(told: Any) -> bytes:
@@ -45,51 +58,56 @@ def number(value: float) -> Any:
     return {"float": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, bounds: Bounds = FULL) -> Any:
     """Return a value of an attribute, or an item of an array, as JSON has it: cut if it is long."""
     if isinstance(value, np.generic) and value.dtype.kind in "iuf":
         value = value.item() if value.dtype.itemsize <= _ITEM else float(value)
     for kinds, write in _WRITERS:
         if isinstance(value, kinds):
-            return write(value)
-    return _text(str(value))
+            return write(value, bounds)
+    return _text(str(value), bounds)
 
 
-def attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as JSON has them: the first thousand."""
+def attributes(attrs: Mapping[str, Any], bounds: Bounds = FULL) -> dict[str, Any]:
+    """Return attributes as JSON has them: the first thousand, read one after the other."""
     found: dict[str, Any] = {}
-    for name, value in attrs.items():
+    for name in attrs:
         if len(found) == _ATTRIBUTES:
             break
-        found[name] = plain(value)
+        try:
+            found[name] = plain(attrs[name], bounds)
+        except NotFoundError:  # deleted meanwhile
+            continue
     return found
 
 
-def _text(text: str) -> Any:
-    if len(text) <= _CHARACTERS:
+def _text(text: str, bounds: Bounds) -> Any:
+    if len(text) <= bounds.characters:
         return text
-    return {"text": text[:_CHARACTERS], "size": len(text), "cut": True}
+    return {"text": text[: bounds.characters], "size": len(text), "cut": True}
 
 
-def _bytes(value: bytes) -> dict[str, Any]:
-    told: dict[str, Any] = {"bytes": value[:_BYTES].hex(), "size": len(value)}
-    return told | ({"cut": True} if len(value) > _BYTES else {})
+def _bytes(value: bytes, bounds: Bounds) -> dict[str, Any]:
+    told: dict[str, Any] = {"bytes": value[: bounds.bytes].hex(), "size": len(value)}
+    return told | ({"cut": True} if len(value) > bounds.bytes else {})
 
 
-def _array(value: np.ndarray[Any, Any]) -> Any:
+def _array(value: np.ndarray[Any, Any], bounds: Bounds) -> Any:
     if not value.ndim:
-        return plain(value[()])
+        return plain(value[()], bounds)
     told: dict[str, Any] = {"dtype": dtype_text(value.dtype), "shape": list(value.shape)}
-    if value.size > _ITEMS:
-        first = value.reshape(-1)[:_ITEMS]
-        return {"array": [plain(each) for each in first], **told, "cut": True}
-    return {"array": _nested(value), **told}
+    if not value.size:  # of shape (10**9, 0) a list would have so many
+        return {"array": [], **told}
+    if value.size > bounds.items:
+        first = value.reshape(-1)[: bounds.items]
+        return {"array": [plain(each, bounds) for each in first], **told, "cut": True}
+    return {"array": _nested(value, bounds), **told}
 
 
-def _nested(value: np.ndarray[Any, Any]) -> list[Any]:
+def _nested(value: np.ndarray[Any, Any], bounds: Bounds) -> list[Any]:
     if value.ndim == 1:
-        return [plain(each) for each in value]
-    return [_nested(each) for each in value]
+        return [plain(each, bounds) for each in value]
+    return [_nested(each, bounds) for each in value]
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:
@@ -97,22 +115,30 @@ def dtype_text(dtype: np.dtype[Any]) -> str:
     return "string" if dtype.kind == "T" else str(dtype)
 
 
-_WRITERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-    (type(None), lambda _: None),
-    (bool | np.bool_, bool),
-    (int | float, number),
-    (str, lambda value: _text(str(value))),
-    (bytes | bytearray | memoryview | np.void, lambda value: _bytes(bytes(value))),
+_WRITERS: tuple[tuple[Any, Callable[[Any, Bounds], Any]], ...] = (
+    (type(None), lambda _, __: None),
+    (bool | np.bool_, lambda value, _: bool(value)),
+    (int | float, lambda value, _: number(value)),
+    (str, lambda value, bounds: _text(str(value), bounds)),
+    (
+        bytes | bytearray | memoryview | np.void,
+        lambda value, bounds: _bytes(bytes(value), bounds),
+    ),
     (
         complex | np.complexfloating,
-        lambda value: {"complex": [number(float(value.real)), number(float(value.imag))]},
+        lambda value, _: {"complex": [number(float(value.real)), number(float(value.imag))]},
     ),
-    (np.datetime64 | np.timedelta64, str),
+    (np.datetime64 | np.timedelta64, lambda value, _: str(value)),
     (np.ndarray, _array),
-    (list | tuple, lambda value: [plain(each) for each in value[:_ITEMS]]),
+    (
+        list | tuple,
+        lambda value, bounds: [plain(each, bounds) for each in value[: bounds.items]],
+    ),
     (
         dict,
-        lambda value: {str(key): plain(each) for key, each in list(value.items())[:_ITEMS]},
+        lambda value, bounds: {
+            str(key): plain(each, bounds) for key, each in list(value.items())[: bounds.items]
+        },
     ),
 )
 """How values of each kind are written: the first that fits."""
