@@ -166,7 +166,9 @@ def test_crates_and_programs_without_harness_are_those_of_the_workspace() -> Non
     assert not {name for name in names if "python" in name or "bench" in name}
     arguments = programs.chosen(crates)
     assert arguments.count("-p") == len(names)
-    assert arguments[-1].endswith("/faults")
+    features = arguments[-1].split(",")
+    assert {each.partition("/")[2] for each in features} == set(programs.FEATURES)
+    assert {"engram-store/faults", "engram-store/tracing"} <= set(features)
     engine, crash = programs.ROOT / "engine/Cargo.toml", programs.ROOT / "crash/Cargo.toml"
     assert programs.without_harness(engine) == {"power", "failpoints"}
     assert programs.without_harness(crash) == {"short"}

@@ -18,7 +18,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 PATIENCE_MS = 30_000
 
 
-@pytest.fixture(scope="session")
+# While playwright runs, its thread has an event loop: tests of other modules must not see that.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Give Debian's chromium; root has no sandbox there."""
     program = shutil.which("chromium")

@@ -22,7 +22,7 @@ pub struct Untold(());
 /// Begins such an operation.
 #[cfg(not(feature = "tracing"))]
 #[doc(hidden)]
-#[inline(always)]
+#[inline]
 pub fn untold() -> Untold {
     Untold(())
 }
@@ -78,5 +78,5 @@ pub fn reached(name: &'static str) {
 
 /// Nothing: this build tells of nothing.
 #[cfg(not(feature = "tracing"))]
-#[inline(always)]
+#[inline]
 pub fn reached(_name: &'static str) {}
