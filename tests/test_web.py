@@ -63,6 +63,41 @@ def test_the_page_opens_with_the_token_and_goes_on_with_its_cookie(browser: Brow
     assert browser.ask("/api/pools", headers={"Cookie": f"{word}x"}).status == 401
 
 
+@pytest.mark.parametrize(
+    "others",
+    ["a[b]=1; MINE", 'x={"a": 1}; MINE', "NAME=stale; MINE", "MINE; NAME=stale", "\u00e9; MINE"],
+)
+def test_cookies_of_other_servers_of_the_host_lock_nobody_out(
+    browser: Browser, others: str
+) -> None:
+    first = browser.ask(f"/?token={browser.token}")
+    word = first.headers["set-cookie"].partition(";")[0]
+    name = word.partition("=")[0]
+    said = others.replace("MINE", word).replace("NAME", name)
+    assert browser.ask("/api/pools", headers={"Cookie": said}).status == 200
+    wrong = said.replace(word, f"{word}x")
+    assert browser.ask("/api/pools", headers={"Cookie": wrong}).status == 401
+
+
+def test_cookies_in_several_headers_are_all_read(browser: Browser) -> None:
+    word = browser.ask(f"/?token={browser.token}").headers["set-cookie"].partition(";")[0]
+    for cookies in ((word, "x=1"), ("x=1", word)):
+        assert _status(browser, "/api/pools", *(f"Cookie: {each}" for each in cookies)) == 200
+
+
+def _status(browser: Browser, path: str, *lines: str) -> int:
+    """Ask with these lines of headers as they stand, also several of one name."""
+    host = (
+        ()
+        if any(each.startswith("Host:") for each in lines)
+        else (f"Host: {browser.host}:{browser.port}",)
+    )
+    head = "\r\n".join((f"GET {path} HTTP/1.1", *host, *lines, "Connection: close", "", ""))
+    with socket.create_connection((browser.host, browser.port), PATIENCE) as connection:
+        connection.sendall(head.encode("latin-1"))
+        return int(connection.recv(4096).split()[1])
+
+
 @pytest.mark.parametrize("token", ["", "x", "a" * 43, "\u00e9"])
 def test_without_the_token_nothing_is_told(browser: Browser, token: str) -> None:
     query = urllib.parse.quote(token)

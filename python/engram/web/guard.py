@@ -25,7 +25,6 @@ import hmac
 import ipaddress
 import secrets
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -34,6 +33,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from engram.web import wire
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 QUERY_MOST = 16 << 10
@@ -98,9 +99,7 @@ class Guard:
         if scope["type"] != "http":
             return
         scope = dict(scope)
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
+        headers = _joined(scope["headers"])
         query = scope.get("query_string", b"")
         scope["path"] = path = self._inner(scope["path"])
         sets = False
@@ -205,12 +204,9 @@ class Guard:
         return any([_same(one, other) for one, other in given])  # noqa: C419 - all are compared
 
     def _cookies(self, headers: dict[str, str]) -> list[str]:
-        try:
-            found = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return []
-        cookie = found.get(self._access.cookie)
-        return [] if cookie is None else [cookie.value]
+        """Return each value that the cookie has, whatever cookies other servers have set."""
+        pairs = (each.partition("=") for each in headers.get("cookie", "").split(";"))
+        return [value.strip() for name, _, value in pairs if name.strip() == self._access.cookie]
 
     async def _unknown(self, path: str, has_tried: bool) -> Response:
         """Answer one who does not know the token."""
@@ -228,6 +224,16 @@ class Guard:
             return HTMLResponse(_UNKNOWN_PAGE, 401, headers)
         remedy = "open the address that `engram serve` has printed"
         return refused(401, "TokenMissing", "the token is missing or wrong", remedy, headers)
+
+
+def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the headers, each with all the values that it came with."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        between = "; " if key == "cookie" else ", "
+        found[key] = f"{found[key]}{between}{text}" if key in found else text
+    return found
 
 
 def refused(
