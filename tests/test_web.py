@@ -17,7 +17,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +29,7 @@ pytest.importorskip("uvicorn", reason="engram[web] is not installed")
 import engram
 from engram import web
 from engram.errors import AccessError, ArgumentError, BusyError, NotFoundError, UnsupportedError
-from engram.web import app, guard, server, working
+from engram.web import app, door, guard, server, working
 from engram.web.refusal import RefusedError
 from shell import run
 from support import PATIENCE
@@ -572,3 +572,122 @@ def test_connections_that_ask_for_nothing_are_closed(
         kept.sendall(head)  # its second request, which it does not end
         rest = b"".join(iter(lambda: kept.recv(4096), b""))
         assert b"HTTP/1.1 2" not in rest
+
+
+# Connections that say nothing
+
+
+def _silent(last: ExitStack, browser: Browser) -> socket.socket:
+    made = socket.create_connection((browser.host, browser.port), PATIENCE)
+    return last.enter_context(made)
+
+
+def _asks(connection: socket.socket, browser: Browser) -> bytes:
+    """Ask on a connection, which stays open."""
+    head = f"GET /api/pools HTTP/1.1\r\nHost: {browser.host}:{browser.port}\r\n"
+    connection.sendall(f"{head}Authorization: Bearer {browser.token}\r\n\r\n".encode())
+    return connection.recv(4096)
+
+
+def test_so_many_connections_are_open_and_the_oldest_silent_one_makes_room(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "CONNECTIONS_MOST", 8)
+    monkeypatch.setattr(server, "_HEAD_S", 10 * PATIENCE)
+    with served(monkeypatch, tmp_path, pool.path) as browser, ExitStack() as last:
+        listener = last.enter_context(closing(Listener(browser)))  # it is being answered
+        listener.next("space")
+        silent = [_silent(last, browser) for _ in range(100)]
+        assert browser.get("api/pools").status == 200
+        assert [each.recv(1) for each in silent[:92]] == [b""] * 92  # the others are still open
+        pool["a"] = [1]
+        assert listener.next("change")["names"] == ["a"]
+        assert _asks(silent[-1], browser).startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_is_refused_where_each_is_being_answered(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "CONNECTIONS_MOST", 2)
+    with served(monkeypatch, tmp_path, pool.path) as browser, ExitStack() as last:
+        for _ in range(2):
+            last.enter_context(closing(Listener(browser))).next("space")
+        with suppress(ConnectionResetError):
+            assert _silent(last, browser).recv(1) == b""
+
+
+def test_silent_connections_under_tls_keep_nobody_out(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "CONNECTIONS_MOST", 4)
+    monkeypatch.setattr(door, "_HANDSHAKE_S", 10.0 * PATIENCE)
+    certificate, key = _certificate(tmp_path)
+    options = {"certificate": certificate, "key": key}
+    with served(monkeypatch, tmp_path, pool.path, **options) as browser, ExitStack() as last:
+        silent = [_silent(last, browser) for _ in range(30)]
+        context = ssl.create_default_context(cafile=str(certificate))
+        request = urllib.request.Request(f"{browser.url.partition('?')[0]}api/pools")
+        request.add_header("Authorization", f"Bearer {browser.token}")
+        with urllib.request.urlopen(  # noqa: S310 - the address is written here
+            request, context=context, timeout=PATIENCE
+        ) as answer:
+            assert answer.status == 200
+        for each in silent[:26]:
+            with suppress(ConnectionResetError):
+                assert each.recv(1) == b""
+
+
+def test_a_handshake_has_its_time(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "_HANDSHAKE_S", 0.2)
+    certificate, key = _certificate(tmp_path)
+    options = {"certificate": certificate, "key": key}
+    with served(monkeypatch, tmp_path, pool.path, **options) as browser, ExitStack() as last:
+        silent = _silent(last, browser)
+        with suppress(ConnectionResetError):
+            assert silent.recv(1) == b""
+
+
+def test_a_server_without_descriptors_goes_on_and_says_so_once(
+    pool: engram.Pool, tmp_path: Path
+) -> None:
+    (tmp_path / "index.html").write_text(INDEX)
+    # All descriptors are taken but two; more connections than that come.
+    program = (
+        "import os, resource, sys; from pathlib import Path; from engram.web import app, start; "
+        "import logging; logging.basicConfig(); app.PAGE = Path(sys.argv[1]); "
+        "server = start(sys.argv[2]); print(server.url, flush=True); sys.stdin.readline(); "
+        "top = max(map(int, os.listdir('/proc/self/fd'))); "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (top + 3, top + 3)); "
+        "print('few', flush=True); sys.stdin.readline(); server.close()"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path), pool.path]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, text=True, **pipes) as process, ExitStack() as last:
+        last.callback(process.kill)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        browser = Browser(process.stdout.readline().strip())
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "few\n"
+        silent = [_silent(last, browser) for _ in range(40)]
+        assert browser.get("api/pools").status == 200
+        assert silent[0].recv(1) == b""
+        _, said = process.communicate("\n", PATIENCE)
+        assert process.returncode == 0
+        assert said.count("ulimit -n") == 1
+        assert "Traceback" not in said
+
+
+def test_serve_takes_all_descriptors_that_it_may(pool: engram.Pool, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text(INDEX)
+    program = (
+        "import resource, sys; from pathlib import Path; from engram.web import app, serve; "
+        "app.PAGE = Path(sys.argv[1]); of = resource.RLIMIT_NOFILE; "
+        "hard = resource.getrlimit(of)[1]; resource.setrlimit(of, (64, hard)); "
+        "serve(sys.argv[2], port=0, ready=lambda _: sys.exit(resource.getrlimit(of) != (hard,) * 2))"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path), pool.path]
+    assert subprocess.run(words, check=False, timeout=PATIENCE).returncode == 0

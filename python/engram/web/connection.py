@@ -8,6 +8,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 
 class Connection(H11Protocol):
@@ -18,6 +19,14 @@ class Connection(H11Protocol):
     nothing cannot take all the places for long.
     """
 
+    left: Callable[[Connection], None]
+    """Is called once it has gone."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin: the first head is waited for."""
         super().connection_made(transport)
@@ -25,12 +34,17 @@ class Connection(H11Protocol):
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self.left(self)
+
     def data_received(self, data: bytes) -> None:
         """Go on; a head that is not whole yet has the time that it had."""
         due = self.timeout_keep_alive_task
         super().data_received(data)
-        is_answered = self.cycle is None or self.cycle.response_complete
-        if due is not None and is_answered and self.timeout_keep_alive_task is None:
+        if due is not None and self.is_silent and self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_at(
                 due.when(), self.timeout_keep_alive_handler
             )

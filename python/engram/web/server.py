@@ -30,6 +30,7 @@ from engram.errors import (
 )
 from engram.extras import library
 from engram.plain import printable
+from engram.web import door
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +46,6 @@ _END_S = 2
 _HEAD_S = 15
 """So long a connection may take until a request's head is whole."""
 _HEADERS_MOST = 32 << 10
-_CONNECTIONS_MOST = 256
 
 _log = telemetry.Log("engram.web")
 
@@ -135,6 +135,7 @@ def serve(
         If there is no such pool, cluster or file.
 
     """
+    door.raise_descriptors()
     made = _Made(places, **options)
 
     def tell() -> None:
@@ -224,9 +225,15 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
         tell: Callable[[], object] | None = None
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
+            await self.lifespan.startup()
+            doors = [door.Door(each, self._connection, config.ssl) for each in sockets or ()]
+            self.servers, self.started = doors, True  # type: ignore[assignment]
             if self.tell is not None:
                 self.tell()
+
+        def _connection(self) -> Connection:
+            state = self.server_state
+            return Connection(config=config, server_state=state, app_state=self.lifespan.state)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             site.hub.close()
@@ -243,7 +250,6 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
         proxy_headers=False,
         timeout_keep_alive=_HEAD_S,
         timeout_graceful_shutdown=_END_S,
-        limit_concurrency=_CONNECTIONS_MOST,
         h11_max_incomplete_event_size=_HEADERS_MOST,
         ssl_certfile=None if certificate is None else os.fspath(certificate),
         ssl_keyfile=None if key is None else os.fspath(key),
