@@ -18,6 +18,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,6 @@ from web_client import INDEX, Browser, Listener, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -458,6 +458,44 @@ def test_one_process_serves_from_the_command_line_until_it_is_interrupted(
             process.kill()
 
 
+_OPENING = """
+import os, sys, webbrowser
+from pathlib import Path
+from urllib.parse import urlsplit
+from engram.web import app, serve
+
+def look(url):
+    path = Path(urlsplit(url).path)
+    print(url, oct(path.stat().st_mode & 0o777), path.read_text().count(address[0]), flush=True)
+
+address = []
+app.PAGE, webbrowser.open = Path(sys.argv[1]), look
+serve(sys.argv[2], port=0, ready=address.append, open_browser=True)
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_a_browser_is_opened_by_a_file_and_no_argument_has_the_token(
+    pool: engram.Pool, tmp_path: Path, end: signal.Signals
+) -> None:
+    (tmp_path / "index.html").write_text(INDEX)
+    words = [sys.executable, "-c", _OPENING, str(tmp_path), pool.path]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url, mode, times = process.stdout.readline().split()
+            file = Path(urllib.parse.urlsplit(url).path)
+            assert url.startswith("file:///")
+            assert "token" not in url
+            assert (mode, times) == ("0o600", "2")
+            assert file.exists()
+            process.send_signal(end)
+            process.wait(PATIENCE)
+            assert not file.exists()
+        finally:
+            process.kill()
+
+
 def test_importing_the_package_loads_nothing_of_it() -> None:
     program = (
         "import sys, engram, engram.web; "
@@ -626,7 +664,8 @@ def test_silent_connections_under_tls_keep_nobody_out(
     with served(monkeypatch, tmp_path, pool.path, **options) as browser, ExitStack() as last:
         silent = [_silent(last, browser) for _ in range(30)]
         context = ssl.create_default_context(cafile=str(certificate))
-        request = urllib.request.Request(f"{browser.url.partition('?')[0]}api/pools")
+        url = f"https://127.0.0.1:{browser.port}/api/pools"
+        request = urllib.request.Request(url)
         request.add_header("Authorization", f"Bearer {browser.token}")
         with urllib.request.urlopen(  # noqa: S310 - the address is written here
             request, context=context, timeout=PATIENCE
@@ -663,8 +702,11 @@ def test_a_server_without_descriptors_goes_on_and_says_so_once(
         "print('few', flush=True); sys.stdin.readline(); server.close()"
     )
     words = [sys.executable, "-c", program, str(tmp_path), pool.path]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, text=True, **pipes) as process, ExitStack() as last:
+    pipe = subprocess.PIPE
+    with (
+        subprocess.Popen(words, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process,
+        ExitStack() as last,
+    ):
         last.callback(process.kill)
         assert process.stdin is not None
         assert process.stdout is not None

@@ -15,7 +15,6 @@ import socket
 import ssl
 import stat
 import threading
-import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,6 +30,7 @@ from engram.errors import (
 from engram.extras import library
 from engram.plain import printable
 from engram.web import door
+from engram.web.opening import Opening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -136,16 +136,16 @@ def serve(
 
     """
     door.raise_descriptors()
-    made = _Made(places, **options)
+    made, opening = _Made(places, **options), Opening()
 
     def tell() -> None:
         if ready is not None:
             ready(made.url)
         if open_browser:
-            webbrowser.open(made.url)
+            opening.open(made.url)
 
     with contextlib.suppress(KeyboardInterrupt):
-        made.run(tell)
+        made.run(tell, opening.close)
 
 
 class _Made:
@@ -190,9 +190,13 @@ class _Made:
             self.url = guard.address_of(access, _shown(host))
             self._last = undone.pop_all()
 
-    def run(self, tell: Callable[[], object] | None = None) -> None:
-        """Serve until it is ended or interrupted."""
-        self._server.tell = self._started(tell)
+    def run(
+        self,
+        tell: Callable[[], object] | None = None,
+        ended: Callable[[], object] | None = None,
+    ) -> None:
+        """Serve until it is ended or interrupted; `ended` is called before a signal ends all."""
+        self._server.tell, self._server.ended = self._started(tell), ended
         with self._last:
             _log.info("serving at %s", self.url.partition("?")[0])
             self._server.run(sockets=[self._socket])
@@ -223,6 +227,7 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
         """One that says when it answers, and ends streams before it waits for their end."""
 
         tell: Callable[[], object] | None = None
+        ended: Callable[[], object] | None = None
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await self.lifespan.startup()
@@ -237,6 +242,8 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             site.hub.close()
+            if self.ended is not None:
+                self.ended()
             await super().shutdown(sockets)
 
     config = uvicorn.Config(
