@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from engram.web import asking, levels, members, tables, wire
 from web_client import Browser, served
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -425,6 +425,16 @@ def test_queries_find_and_say_where_they_are_wrong(pool: engram.Pool, browser: B
     assert explained["tree"]["rows"] == 4
     assert "4 objects" in explained["text"]
     assert browser.get("api/p/0/explain", text="step >").json["at"] is not None
+
+
+@pytest.mark.parametrize("order", ["(", "k desc desc", "@nope", "k,,"])
+def test_an_error_of_the_order_has_no_place_in_the_query(browser: Browser, order: str) -> None:
+    wrong = browser.get("api/p/0/query", text="step = 1", order=order)
+    assert (wrong.status, wrong.json["error"]) == (400, "QueryError")
+    assert "at" not in wrong.json
+    assert f"the order {order!r} is none: " in wrong.json["message"]
+    both = browser.get("api/p/0/query", text="step =", order=order)
+    assert both.json["at"] == [6, 7]
 
 
 def test_words_of_a_query_are_completed(pool: engram.Pool, browser: Browser) -> None:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from engram import results
+from engram import _engram, results
 from engram.errors import ArgumentError, QueryError
 from engram.expression import BUILTINS
 from engram.expression import attr as field_of
@@ -60,11 +60,22 @@ def found(served: Served, text: str, order: str, limit: int, offset: int) -> dic
     if not 0 <= offset <= _OFFSET_MOST:
         raise ArgumentError(f"offset {offset} is none: give one of 0 to {_OFFSET_MOST:,}")
     begun = time.perf_counter()
+    _check(text, order)
     if isinstance(served, ServedCluster):
         told = _of_cluster(served, text, order, limit, offset)
     else:
         told = _of_pool(pool_of(served, "a query"), text, order, limit, offset)
     return told | {"seconds": round(time.perf_counter() - begun, 6)}
+
+
+def _check(text: str, order: str) -> None:
+    """Refuse what is ill-formed; only an error of the query's own text has a place in it."""
+    _engram.Query(text, None, None, False, None, False, False)
+    try:
+        _engram.Query("", order or None, None, False, None, False, False)
+    except QueryError as error:
+        said = str(error).split("\n")[0].partition(": ")[2]
+        raise QueryError(f"the order {order!r} is none: {said}") from None
 
 
 def _of_pool(served: ServedPool, text: str, order: str, limit: int, offset: int) -> dict[str, Any]:
