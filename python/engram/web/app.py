@@ -28,7 +28,7 @@ from engram.web.working import Crew
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from engram.web.guard import Access
     from engram.web.served import Shelf
@@ -163,12 +163,26 @@ class Site:
             error = f"nothing is served as {min(numbers - there)[:40]!r}"
             return refused(404, "NotFoundError", error)
         try:
-            stream = self.hub.listen(numbers)
+            return _Stream(self.hub, numbers)
         except refusal.RefusedError as error:
             return _told(error)
-        return StreamingResponse(
-            stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"}
-        )
+
+
+class _Stream(StreamingResponse):
+    """The events for one page, which counts as one that listens even if it goes at once."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, hub: Hub, numbers: frozenset[str]) -> None:
+        self._hub, self._listener = hub, hub.listen(numbers)
+        super().__init__(hub.stream(self._listener), headers={"x-accel-buffering": "no"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._hub.leave(self._listener)
 
 
 def _asked(request: Request) -> dict[str, str]:
