@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import os
 import select
 import shutil
 import signal
@@ -610,6 +611,31 @@ def test_connections_that_ask_for_nothing_are_closed(
         kept.sendall(head)  # its second request, which it does not end
         rest = b"".join(iter(lambda: kept.recv(4096), b""))
         assert b"HTTP/1.1 2" not in rest
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_holds_neither_the_port_nor_a_connection(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = 0
+    try:
+        with ExitStack() as last:
+            with served(monkeypatch, tmp_path, pool.path) as browser:
+                connection = _silent(last, browser)
+                assert _asks(connection, browser).startswith(b"HTTP/1.1 200")
+                child = os.fork()
+                if not child:
+                    signal.pause()
+                    os._exit(0)
+            assert b"".join(iter(lambda: connection.recv(4096), b"")).count(b"HTTP/") == 0
+            taken = last.enter_context(socket.socket())
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind((browser.host, browser.port))
+            taken.listen()
+    finally:
+        if child:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 # Connections that say nothing

@@ -4,6 +4,10 @@
 more comes, the one that has been silent longest has to go: it is in its handshake, or it has sent
 no whole head. Where each is being answered, the new one goes. So whoever only connects keeps nobody
 out. The same is done where the process has no descriptor left, and that is logged once.
+
+A child that is forked from this process has neither the socket that listens nor a connection: in
+it, their descriptors lead nowhere. So the port is free, and browsers hear it, once this process
+closes them.
 """
 
 from __future__ import annotations
@@ -11,7 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import resource
+import weakref
 from typing import TYPE_CHECKING
 
 from engram import telemetry
@@ -31,6 +37,28 @@ _REST_S = 0.2
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 _log = telemetry.Log("engram.web")
+
+_held: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+"""All sockets of this process's servers."""
+
+
+def hold(taken: socket.socket) -> None:
+    """Keep a socket out of the children of this process."""
+    _held.add(taken)
+
+
+def _let_go() -> None:
+    """Lead the descriptors nowhere, in a child; whatever has them may still close them."""
+    numbers = [each.fileno() for each in list(_held) if each.fileno() >= 0]
+    if not numbers:
+        return
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in numbers:
+        os.dup2(nowhere, number, inheritable=False)
+    os.close(nowhere)
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def raise_descriptors() -> None:
@@ -95,6 +123,7 @@ class Door:
             taken.close()
             return
         taken.setblocking(False)
+        hold(taken)
         connection = self._make()
         connection.left = self._left
         self._open[connection] = self._loop.create_task(self._let_in(connection, taken))

@@ -173,7 +173,8 @@ class _Made:
         password = _checked(host, certificate, key, password_file)
         self.started, self._ended = threading.Event(), False
         with contextlib.ExitStack() as undone:
-            self._socket = undone.enter_context(contextlib.closing(_listening(host, port)))
+            self._socket = _listening(host, port)
+            undone.callback(_closed, self._socket)
             access = guard.Access(
                 port=self._socket.getsockname()[1],
                 prefix=_checked_prefix(prefix),
@@ -244,7 +245,8 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
             site.hub.close()
             if self.ended is not None:
                 self.ended()
-            await super().shutdown(sockets)
+            del sockets
+            await super().shutdown()  # the socket is closed by who has made it
 
     config = uvicorn.Config(
         site.app,
@@ -370,4 +372,12 @@ def _listening(host: str, port: int) -> socket.socket:
             ) from None
         raise EngramError(f"port {port} of {host} cannot be had: {error.strerror}") from None
     made.set_inheritable(False)
+    door.hold(made)
     return made
+
+
+def _closed(listening: socket.socket) -> None:
+    """Close it, also for a child that was forked while it was made."""
+    with contextlib.suppress(OSError):
+        listening.shutdown(socket.SHUT_RDWR)
+    listening.close()
