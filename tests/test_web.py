@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import logging
 import os
 import select
@@ -280,6 +281,34 @@ def test_a_prefix_is_seen_whether_a_proxy_takes_it_away_or_not(
         assert browser.ask("/api/pools", headers=known | {"Host": "x.example.org"}).status == 403
         own = known | {"Origin": "https://hub.example.org"}
         assert browser.ask("/api/pools", headers=own).status == 200
+
+
+@pytest.mark.parametrize(
+    ("prefix", "asked"),
+    [
+        ("/user/ada%40example.org", "/user/ada%40example.org"),
+        ("/user/ada%40example.org", "/user/ada@example.org"),
+        ("/user/ada@example.org", "/user/ada%40example.org"),
+        ("/user/%c3%a4da", "/user/%C3%A4da"),
+    ],
+)
+def test_a_prefix_is_seen_however_it_is_written(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, asked: str
+) -> None:
+    with served(monkeypatch, tmp_path, pool.path, prefix=prefix) as browser:
+        assert browser.ask(f"{asked}/api/pools", headers=browser.known()).status == 200
+        with closing(http.client.HTTPConnection(browser.host, browser.port)) as connection:
+            connection.request("GET", "/", headers=browser.known())
+            cookies = connection.getresponse().headers.get_all("set-cookie")
+        assert any(f"; Path={asked};" in each for each in cookies)
+
+
+@pytest.mark.parametrize("prefix", ["/a/../b", "/..", "/a/%2e%2E", "/./b", "/a%zz", "/a%4"])
+def test_a_prefix_that_a_browser_resolves_is_refused(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    with pytest.raises(ArgumentError, match="--prefix"), ExitStack() as last:
+        last.enter_context(served(monkeypatch, tmp_path, pool.path, prefix=prefix))
 
 
 @pytest.mark.parametrize("prefix", ["/a b", "/a?b", "/a//b", "/<x>", "a\nb"])

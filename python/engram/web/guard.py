@@ -26,7 +26,7 @@ import ipaddress
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -122,23 +122,34 @@ class Guard:
         await (response or self._app)(scope, receive, answer)
 
     def _inner(self, path: str) -> str:
-        """Return a path without the prefix; a proxy may have taken it away already."""
-        prefix = self._access.prefix
+        """Return a path, which is decoded, without the prefix.
+
+        A proxy may have taken it away already.
+        """
+        prefix = unquote(self._access.prefix)
         if prefix and (path == prefix or path.startswith(f"{prefix}/")):
             return path[len(prefix) :]
         return path
 
     def _added(self, path: str, sets: bool) -> list[tuple[bytes, bytes]]:
         """Return the headers that every answer has."""
-        added = dict(_HEADERS)
+        added = list(_HEADERS.items())
         if not path.startswith(_STATIC):
-            added["cache-control"] = "no-store"
+            added.append(("cache-control", "no-store"))
         if sets:
-            access = self._access
-            where = f"Path={access.prefix or '/'}; HttpOnly; SameSite=Strict"
-            secure = "; Secure" if access.is_secure else ""
-            added["set-cookie"] = f"{access.cookie}={access.session}; {where}{secure}"
-        return [(name.encode(), value.encode()) for name, value in added.items()]
+            added += [("set-cookie", each) for each in self._set_cookies()]
+        return [(name.encode(), value.encode()) for name, value in added]
+
+    def _set_cookies(self) -> list[str]:
+        """Return what sets the cookie: for each way to write the prefix, as browsers compare it."""
+        access = self._access
+        prefix = unquote(access.prefix)
+        written = (access.prefix, quote(prefix, safe="/"), quote(prefix, safe="/@+"))
+        secure = "; Secure" if access.is_secure else ""
+        return [
+            f"{access.cookie}={access.session}; Path={each or '/'}; HttpOnly; SameSite=Strict{secure}"
+            for each in dict.fromkeys(written)
+        ]
 
     def _refusal(
         self, method: str, headers: dict[str, str], query: bytes, path: str

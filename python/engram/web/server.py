@@ -17,6 +17,7 @@ import stat
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import unquote
 
 from engram import telemetry
 from engram.errors import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 PORT = 8765
 _PURPOSE = "engram serve"
-_PREFIX = re.compile(r"(/[A-Za-z0-9._~@%+-]+)*")
+_PREFIX = re.compile(r"(/([A-Za-z0-9._~@+-]|%[0-9A-Fa-f]{2})+)*")
 _PASSWORD_LEAST = 8
 _STARTED_S = 10.0
 _END_S = 2
@@ -317,7 +318,8 @@ def _checked_prefix(prefix: str) -> str:
     trimmed = prefix.rstrip("/")
     if trimmed and not trimmed.startswith("/"):
         trimmed = f"/{trimmed}"
-    if not _PREFIX.fullmatch(trimmed):
+    steps = {unquote(each) for each in trimmed.split("/")}  # a browser resolves those of dots
+    if not _PREFIX.fullmatch(trimmed) or steps & {".", ".."}:
         raise ArgumentError(
             f"--prefix {prefix!r} is no path of an address: give one such as /engram"
         )
