@@ -20,10 +20,11 @@ pytest.importorskip("msgpack", reason="engram[active] is not installed")
 import engram
 from active_models import Block
 from engram import active
-from engram.web import levels, members, tables, wire
+from engram.web import asking, levels, members, tables, wire
 from web_client import Browser, served
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -426,6 +427,16 @@ def test_queries_find_and_say_where_they_are_wrong(pool: engram.Pool, browser: B
     assert browser.get("api/p/0/explain", text="step >").json["at"] is not None
 
 
+@pytest.mark.parametrize("order", ["(", "k desc desc", "@nope", "k,,"])
+def test_an_error_of_the_order_has_no_place_in_the_query(browser: Browser, order: str) -> None:
+    wrong = browser.get("api/p/0/query", text="step = 1", order=order)
+    assert (wrong.status, wrong.json["error"]) == (400, "QueryError")
+    assert "at" not in wrong.json
+    assert f"the order {order!r} is none: " in wrong.json["message"]
+    both = browser.get("api/p/0/query", text="step =", order=order)
+    assert both.json["at"] == [6, 7]
+
+
 def test_words_of_a_query_are_completed(pool: engram.Pool, browser: Browser) -> None:
     for number in range(3):
         attrs = {"station": f"S{number}", "odd key": number}
@@ -449,6 +460,46 @@ def test_words_of_a_query_are_completed(pool: engram.Pool, browser: Browser) -> 
     assert words("sta", 99) == ["station"]
     assert "station like" in words("station li")
     assert words("zzz") == []
+
+
+@pytest.mark.parametrize("word", ["not", "5", "k.k", "exists", "and", "under", "``"])
+def test_what_is_no_attribute_has_no_values(pool: engram.Pool, browser: Browser, word: str) -> None:
+    pool.create_array("a", data=[1], attrs={"k": "x"})
+    told = browser.of("complete", text=f"{word} = ")
+    assert "value" not in {each["kind"] for each in told["choices"]}
+
+
+def test_a_long_query_is_completed_by_its_end(
+    pool: engram.Pool, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.create_array("a", data=[1], attrs={"station": "S0"})
+    texts: list[str] = []
+
+    class Searched:
+        """A pattern that notes the texts it is given."""
+
+        def __init__(self, pattern: re.Pattern[str]) -> None:
+            self._pattern = pattern
+
+        def search(self, text: str) -> re.Match[str] | None:
+            texts.append(text)
+            return self._pattern.search(text)
+
+        def match(self, text: str) -> re.Match[str] | None:
+            texts.append(text)
+            return self._pattern.match(text)
+
+    for name in ("_WORD", "_REST", "_COMPARED"):
+        monkeypatch.setattr(asking, name, Searched(getattr(asking, name)))
+    text = "step = 1 and " * 1000
+    told = browser.of("complete", text=f"{text}station = ")
+    assert (told["from"], told["to"]) == (len(text) + 10,) * 2
+    assert told["choices"][0]["text"] == '"S0"'
+    assert "operator" in {each["kind"] for each in told["choices"]}
+    told = browser.of("complete", text="a" * 8000 + '" ' + "a" * 8000, at=8002)
+    assert told["from"] == 8002
+    assert len(texts) == 6
+    assert max(map(len, texts)) <= 512
 
 
 # Panels

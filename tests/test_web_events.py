@@ -17,8 +17,9 @@ pytest.importorskip("starlette", reason="engram[web] is not installed")
 pytest.importorskip("uvicorn", reason="engram[web] is not installed")
 
 import engram
-from engram.web import events
+from engram.web import app, events
 from engram.web.events import Event, Hub
+from engram.web.refusal import RefusedError
 from engram.web.served import Shelf
 from support import PATIENCE
 from web_client import Browser, Listener, served
@@ -151,6 +152,32 @@ def test_so_many_pages_listen_and_no_more(
         assert (answer.status, answer.json["error"]) == (503, "TooMany")
 
 
+async def test_pages_count_before_their_streams_begin(
+    pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "CLIENTS_MOST", 2)
+    shelf = Shelf([pool.path])
+    hub = Hub(shelf)
+    there = frozenset({"0"})
+
+    async def away(message: object) -> None:
+        raise ConnectionResetError(message)
+
+    async def never() -> dict[str, str]:
+        await asyncio.Event().wait()
+        return {}
+
+    one, two = app._Stream(hub, there), app._Stream(hub, there)
+    with pytest.raises(RefusedError, match="2 pages listen already"):
+        app._Stream(hub, there)
+    with pytest.raises(BaseException):  # noqa: B017, PT011 - a group of errors, or one
+        await one({"type": "http"}, never, away)  # it goes before anything is sent
+    app._Stream(hub, there)
+    hub.close()
+    del two
+    shelf.close()
+
+
 def test_a_quiet_stream_says_that_it_is_there(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +193,7 @@ async def test_a_page_that_does_not_keep_up_is_told_that_it_missed_some(
     shelf = Shelf([pool.path])
     hub = Hub(shelf)
     monkeypatch.setattr(hub, "_watch", lambda _: None)
-    stream = hub.listen(frozenset({"0"}))
+    stream = hub.stream(hub.listen(frozenset({"0"})))
     assert await anext(stream) == b"retry: 2000\n\n"
     assert b"event: space" in await anext(stream)
     for number in range(1000):

@@ -7,6 +7,7 @@ thread of the crew. It gives plain values, which become JSON, or a response of i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from engram.web.working import Crew
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from engram.web.guard import Access
     from engram.web.served import Shelf
@@ -95,11 +96,12 @@ class Site:
     def _file(self, within: Path, name: str) -> Response:
         """Give a file of the page; no name leads out of its folder."""
         folder = within.resolve()
-        path = (folder / name.lstrip("/")).resolve()
-        kind = _TYPES.get(path.suffix)
-        if kind is None or not path.is_relative_to(folder) or not path.is_file():
-            return refused(404, "NotFoundError", "there is no such file of the page")
-        return FileResponse(path, media_type=kind)
+        with contextlib.suppress(OSError, ValueError):  # what can be no name, or is too long
+            path = (folder / name.lstrip("/")).resolve()
+            kind = _TYPES.get(path.suffix)
+            if kind is not None and path.is_relative_to(folder) and path.is_file():
+                return FileResponse(path, media_type=kind)
+        return refused(404, "NotFoundError", "there is no such file of the page")
 
     async def _nothing(self, request: Request) -> Response:
         del request
@@ -163,12 +165,26 @@ class Site:
             error = f"nothing is served as {min(numbers - there)[:40]!r}"
             return refused(404, "NotFoundError", error)
         try:
-            stream = self.hub.listen(numbers)
+            return _Stream(self.hub, numbers)
         except refusal.RefusedError as error:
             return _told(error)
-        return StreamingResponse(
-            stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"}
-        )
+
+
+class _Stream(StreamingResponse):
+    """The events for one page, which counts as one that listens even if it goes at once."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, hub: Hub, numbers: frozenset[str]) -> None:
+        self._hub, self._listener = hub, hub.listen(numbers)
+        super().__init__(hub.stream(self._listener), headers={"x-accel-buffering": "no"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._hub.leave(self._listener)
 
 
 def _asked(request: Request) -> dict[str, str]:
@@ -188,7 +204,7 @@ async def _body(request: Request) -> dict[str, Any]:
         return {}
     try:
         told = json.loads(bytes(found))
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter where it is nested deeply
         told = None
     if not isinstance(told, dict):
         raise ArgumentError("what came is no object of JSON")

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from engram import _engram, results
-from engram.errors import ArgumentError
+from engram.errors import ArgumentError, QueryError
 from engram.expression import BUILTINS
 from engram.expression import attr as field_of
 from engram.size import human
@@ -40,8 +40,10 @@ _FUNCTIONS = {
     "under": 'under("GROUP"): lies in this group, at any depth',
 }
 _COMPARED = re.compile(
-    r"(@?\w[\w.]*|`(?:[^`]|``)+`)\s*(?:=|!=|<=?|>=?|contains|like)\s*\"?[^\s\"]*\Z"
+    r"((?<![\w.])@?\w[\w.]*|`(?:[^`]|``)+`)\s*(?:=|!=|<=?|>=?|contains|like)\s*\"?[^\s\"]*\Z"
 )
+_LOOKED_AT = 512
+"""So many characters before the place, and behind it, are looked at for what a word may become."""
 _VALUES_LOOKED_AT = 500
 _CHOICE_MOST = 200
 """A longer text is no choice."""
@@ -65,11 +67,22 @@ def found(served: Served, text: str, order: str, limit: int, offset: int) -> dic
     if not 0 <= offset <= _OFFSET_MOST:
         raise ArgumentError(f"offset {offset} is none: give one of 0 to {_OFFSET_MOST:,}")
     begun = time.perf_counter()
+    _check(text, order)
     if isinstance(served, ServedCluster):
         told = _of_cluster(served, text, order, limit, offset)
     else:
         told = _of_pool(pool_of(served, "a query"), text, order, limit, offset)
     return told | {"seconds": round(time.perf_counter() - begun, 6)}
+
+
+def _check(text: str, order: str) -> None:
+    """Refuse what is ill-formed; only an error of the query's own text has a place in it."""
+    _engram.Query(text, None, None, False, None, False, False)
+    try:
+        _engram.Query("", order or None, None, False, None, False, False)
+    except QueryError as error:
+        said = str(error).split("\n")[0].partition(": ")[2]
+        raise QueryError(f"the order {order!r} is none: {said}") from None
 
 
 def _of_pool(served: ServedPool, text: str, order: str, limit: int, offset: int) -> dict[str, Any]:
@@ -158,26 +171,27 @@ def completed(served: Served, text: str, at: int) -> dict[str, Any]:
 
     """
     at = min(max(at, 0), len(text))
-    before = text[:at]
+    before = text[max(at - _LOOKED_AT, 0) : at]
     word = _WORD.search(before)
-    start = at - len(word[0]) if word else at
-    rest = _REST.match(text[at:])
-    begun = before[start:].lower()
-    choices = [each for each in _choices(served, before, start) if _fits(each["text"], begun)]
+    begun = word[0] if word else ""
+    rest = _REST.match(text[at : at + _LOOKED_AT])
+    is_first = not text[: at - len(begun)].strip()
+    found = _choices(served, before, is_first=is_first)
+    choices = [each for each in found if _fits(each["text"], begun.lower())]
     end = at + (len(rest[0]) if rest else 0)
-    return {"from": start, "to": end, "choices": choices[:_CHOICES]}
+    return {"from": at - len(begun), "to": end, "choices": choices[:_CHOICES]}
 
 
 def _fits(word: str, begun: str) -> bool:
     return word.lower().startswith(begun) and word.lower() != begun
 
 
-def _choices(served: Served, before: str, start: int) -> list[dict[str, str]]:
+def _choices(served: Served, before: str, *, is_first: bool) -> list[dict[str, str]]:
     keys = _keys(served)
     found = _values(served, before)
     found += [{"text": str(field_of(key)), "kind": "key", "note": note} for key, note in keys]
     found += [{"text": f"@{name}", "kind": "key", "note": "of every object"} for name in BUILTINS]
-    if before[:start].strip():
+    if not is_first:
         found += [{"text": each, "kind": "operator"} for each in _OPERATORS]
     found += [
         {"text": f"{name}(", "kind": "function", "note": note} for name, note in _FUNCTIONS.items()
@@ -201,12 +215,18 @@ def _keys(served: Served) -> list[tuple[str, str]]:
 
 
 def _values(served: Served, before: str) -> list[dict[str, str]]:
-    """Return values that an attribute has which is compared just before the place."""
+    """Return values that an attribute has which is compared just before the place.
+
+    There are none of what looks like an attribute and is none, such as `not`.
+    """
     compared = _COMPARED.search(before)
     if compared is None or not isinstance(served, ServedPool) or compared[1].startswith("@"):
         return []
     name = compared[1]
-    result = served.root.query(f"exists({name})", limit=_VALUES_LOOKED_AT)
+    try:
+        result = served.root.query(f"exists({name})", limit=_VALUES_LOOKED_AT)
+    except QueryError:
+        return []
     texts: Counter[str] = Counter()
     for columns in _read(served.root, result.oids(), [name]):
         for value in columns[name]:

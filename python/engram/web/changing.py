@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import random
+import time
 from typing import TYPE_CHECKING, Any
 
-from engram.errors import ArgumentError
+from engram.errors import ArgumentError, BusyError
 from engram.web.served import ServedCluster, pool_of
 
 if TYPE_CHECKING:
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
 
 _ATTRIBUTES = 1000
 _DONE = {"done": True}
+_PATIENCE_S = 2.0
+"""So long a change is tried again where others change the same."""
+_REST_S = 0.02
 
 
 def delete(served: Served, ask: Ask) -> dict[str, Any]:
@@ -38,16 +44,22 @@ def attr(served: Served, ask: Ask) -> dict[str, Any]:
     Raises
     ------
     ArgumentError
-        If what came is not {"set": {NAME: VALUE}, "remove": [NAME]}.
+        If what came is not {"set": {NAME: VALUE}, "texts": {NAME: TEXT}, "remove": [NAME]}.
 
     """
-    put, gone = ask.body.get("set", {}), ask.body.get("remove", [])
+    put, texts, gone = (ask.body.get(name, {}) for name in ("set", "texts", "remove"))
+    gone = gone or []
     if (
         not isinstance(put, dict)
+        or not isinstance(texts, dict)
         or not isinstance(gone, list)
-        or len(put) + len(gone) > _ATTRIBUTES
+        or len(put) + len(texts) + len(gone) > _ATTRIBUTES
     ):
-        raise ArgumentError('what came is not {"set": {NAME: VALUE}, "remove": [NAME]}')
+        raise ArgumentError(
+            'what came is not {"set": {NAME: VALUE}, "texts": {NAME: TEXT}, "remove": [NAME]}, '
+            f"or it has over {_ATTRIBUTES:,} names"
+        )
+    put = put | {name: _read(name, text) for name, text in texts.items()}
     values = {name: _value(name, value) for name, value in put.items()}
     thing = served.found(ask.text("path"))
     if isinstance(served, ServedCluster):
@@ -55,12 +67,37 @@ def attr(served: Served, ask: Ask) -> dict[str, Any]:
         for name in gone:
             del thing.attrs[name]
         return _DONE
-    with pool_of(served, "a change").root.batch():
-        for name in gone:
-            del thing.attrs[name]
-        if values:
-            thing.attrs.update(values)
-    return _DONE
+    root = pool_of(served, "a change").root
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            with root.batch():
+                for name in gone:
+                    del thing.attrs[name]
+                thing.attrs.update(values)
+        except BusyError:  # somebody else has changed it since the batch looked at it
+            if time.monotonic() > until:
+                raise
+            time.sleep(random.uniform(0.0, _REST_S))  # noqa: S311 - no secret comes of it
+        else:
+            return _DONE
+
+
+def _read(name: str, text: Any) -> Any:
+    """Return what somebody has typed: the value that it is as JSON, else the text itself.
+
+    A browser would make 1 of 1.0, and has no whole numbers beyond 2^53.
+    """
+    if not isinstance(text, str):
+        raise ArgumentError(f"attribute {name!r}: what was typed is a text, and this is none")
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)  # NaN and Infinity are no JSON
 
 
 def _value(name: str, value: Any) -> Any:

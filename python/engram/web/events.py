@@ -58,7 +58,7 @@ class Event:
         return f"event: {self.kind}\ndata: {data}\n\n".encode("ascii")
 
 
-class _Client:
+class Listener:
     """A page that listens."""
 
     def __init__(self, numbers: frozenset[str]) -> None:
@@ -98,15 +98,15 @@ class Hub:
 
     def __init__(self, served: Iterable[Served]) -> None:
         self._served = {each.number: each for each in served}
-        self._clients: set[_Client] = set()
+        self._clients: set[Listener] = set()
         self._watched: dict[str, threading.Event] = {}
         """The pools that a thread watches, each with what says that it has begun."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
-    def listen(self, numbers: frozenset[str]) -> AsyncIterator[bytes]:
-        """Give the stream of events of these pools, for one page.
+    def listen(self, numbers: frozenset[str]) -> Listener:
+        """Let a page listen to these pools; it counts from now on until it leaves.
 
         Raises
         ------
@@ -119,11 +119,17 @@ class Hub:
                 *(503, "TooMany", f"{len(self._clients)} pages listen already"),
                 "close some of them, then load this one again",
             )
-        return self._stream(_Client(numbers))
-
-    async def _stream(self, client: _Client) -> AsyncIterator[bytes]:
         self._loop = asyncio.get_running_loop()
+        client = Listener(numbers)
         self._clients.add(client)
+        return client
+
+    def leave(self, client: Listener) -> None:
+        """Count a page no more."""
+        self._clients.discard(client)
+
+    async def stream(self, client: Listener) -> AsyncIterator[bytes]:
+        """Give the events for a page, until it leaves."""
         try:
             yield b"retry: 2000\n\n"
             for number in sorted(client.numbers):
@@ -143,7 +149,7 @@ class Hub:
                     for more in client.missed():
                         yield bytes(more)
         finally:
-            self._clients.discard(client)
+            self.leave(client)
 
     def close(self) -> None:
         """End all streams; the threads end by themselves."""

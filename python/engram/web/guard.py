@@ -9,7 +9,8 @@
 - *It is bounded*: the address, and what it brings along.
 - *It knows the token*, by its address, the cookie that a good one has set, or a header; or the
   password. All are compared in constant time. The files of the page, which are no secret, are
-  apart.
+  apart. A browser sends the cookie also where another site's link opens the page (`Lax`): that
+  reads nothing for the other site.
 - *It reads*, or it is a POST with the header `X-Engram`, which no other site can send.
 
 Every answer has headers that let the page load nothing from elsewhere, and nobody else load it. No
@@ -23,17 +24,19 @@ import base64
 import binascii
 import hmac
 import ipaddress
+import re
 import secrets
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from engram.web import wire
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 QUERY_MOST = 16 << 10
@@ -58,9 +61,10 @@ _UNKNOWN_PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>Engram</title>"
     "<h1>This page needs its token</h1>"
     "<p>Open the address that <code>engram serve</code> has printed: it ends in "
-    "<code>?token=…</code>."
+    "<code>?token=…</code>. The browser must keep a cookie for it."
 )
 _STATIC = "/assets/"
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?")
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,7 @@ class Guard:
         if scope["type"] != "http":
             return
         scope = dict(scope)
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
+        headers = _joined(scope["headers"])
         query = scope.get("query_string", b"")
         scope["path"] = path = self._inner(scope["path"])
         sets = False
@@ -119,27 +121,40 @@ class Guard:
             knows = self._knows(asked.get("token"), headers)
             if not knows:
                 response = await self._unknown(path, "authorization" in headers)
+            elif path == "/" and "token" in asked:
+                response = _without_token(asked)
             sets = knows and self._access.session not in self._cookies(headers)
         await (response or self._app)(scope, receive, answer)
 
     def _inner(self, path: str) -> str:
-        """Return a path without the prefix; a proxy may have taken it away already."""
-        prefix = self._access.prefix
+        """Return a path, which is decoded, without the prefix.
+
+        A proxy may have taken it away already.
+        """
+        prefix = unquote(self._access.prefix)
         if prefix and (path == prefix or path.startswith(f"{prefix}/")):
             return path[len(prefix) :]
         return path
 
     def _added(self, path: str, sets: bool) -> list[tuple[bytes, bytes]]:
         """Return the headers that every answer has."""
-        added = dict(_HEADERS)
+        added = list(_HEADERS.items())
         if not path.startswith(_STATIC):
-            added["cache-control"] = "no-store"
+            added.append(("cache-control", "no-store"))
         if sets:
-            access = self._access
-            where = f"Path={access.prefix or '/'}; HttpOnly; SameSite=Strict"
-            secure = "; Secure" if access.is_secure else ""
-            added["set-cookie"] = f"{access.cookie}={access.session}; {where}{secure}"
-        return [(name.encode(), value.encode()) for name, value in added.items()]
+            added += [("set-cookie", each) for each in self._set_cookies()]
+        return [(name.encode(), value.encode()) for name, value in added]
+
+    def _set_cookies(self) -> list[str]:
+        """Return what sets the cookie: for each way to write the prefix, as browsers compare it."""
+        access = self._access
+        prefix = unquote(access.prefix)
+        written = (access.prefix, quote(prefix, safe="/"), quote(prefix, safe="/@+"))
+        secure = "; Secure" if access.is_secure else ""
+        return [
+            f"{access.cookie}={access.session}; Path={each or '/'}; HttpOnly; SameSite=Lax{secure}"
+            for each in dict.fromkeys(written)
+        ]
 
     def _refusal(
         self, method: str, headers: dict[str, str], query: bytes, path: str
@@ -154,11 +169,12 @@ class Guard:
                 "start `engram serve` with --allow-host, if that is a name of it",
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host:
+        if origin is not None and not self._is_own(origin, host):
             return refused(403, "OriginRefused", f"a page of {origin[:100]!r} may not ask this")
         site = headers.get("sec-fetch-site", "none")
-        is_opening = headers.get("sec-fetch-mode") == "navigate" and method == "GET" and path == "/"
-        if site in {"cross-site", "same-site"} and not is_opening:
+        is_opening = headers.get("sec-fetch-mode") == "navigate" and method == "GET"
+        is_opening = is_opening and path in {"", "/"}
+        if site not in {"none", "same-origin"} and not is_opening:
             return refused(403, "OriginRefused", "a page of another site may not ask this")
         return self._refused_change(method, headers)
 
@@ -181,16 +197,28 @@ class Guard:
 
     def is_host(self, host: str) -> bool:
         """Whether this server is called so."""
-        allowed = self._access.hosts
-        try:
-            parts = urlsplit(f"//{host}")
-            name, port = parts.hostname or "", parts.port
-        except ValueError:
-            return False
-        if host in allowed or name in allowed:
-            return True
+        return self._is_allowed(host) or self._is_direct(host)
+
+    def _is_allowed(self, host: str) -> bool:
+        found = _HOST.fullmatch(host)
+        return found is not None and not self._access.hosts.isdisjoint({host, found[1].strip("[]")})
+
+    def _is_direct(self, host: str) -> bool:
+        """Whether a host is this machine itself, with the server's port."""
+        found = _HOST.fullmatch(host)
         usual = 443 if self._access.is_secure else 80
-        return is_loopback(name) and (port or usual) == self._access.port
+        return (
+            found is not None
+            and is_loopback(found[1].strip("[]"))
+            and int(found[2] or usual) == self._access.port
+        )
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """Whether a page of an origin is this server's; a proxy may put TLS before it."""
+        scheme, _, named = origin.lower().partition("://")
+        own = "https" if self._access.is_secure else "http"
+        schemes = {"http", "https"} if self._is_allowed(host) else {own}
+        return named == host and scheme in schemes
 
     def _knows(self, token: str | None, headers: dict[str, str]) -> bool:
         """Whether a request knows the token or the password."""
@@ -205,12 +233,9 @@ class Guard:
         return any([_same(one, other) for one, other in given])  # noqa: C419 - all are compared
 
     def _cookies(self, headers: dict[str, str]) -> list[str]:
-        try:
-            found = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return []
-        cookie = found.get(self._access.cookie)
-        return [] if cookie is None else [cookie.value]
+        """Return each value that the cookie has, whatever cookies other servers have set."""
+        pairs = (each.partition("=") for each in headers.get("cookie", "").split(";"))
+        return [value.strip() for name, _, value in pairs if name.strip() == self._access.cookie]
 
     async def _unknown(self, path: str, has_tried: bool) -> Response:
         """Answer one who does not know the token."""
@@ -228,6 +253,22 @@ class Guard:
             return HTMLResponse(_UNKNOWN_PAGE, 401, headers)
         remedy = "open the address that `engram serve` has printed"
         return refused(401, "TokenMissing", "the token is missing or wrong", remedy, headers)
+
+
+def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the headers, each with all the values that it came with."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        between = "; " if key == "cookie" else ", "
+        found[key] = f"{found[key]}{between}{text}" if key in found else text
+    return found
+
+
+def _without_token(asked: dict[str, str]) -> Response:
+    """Lead to the page's address without the token, so that no history of a browser has it."""
+    rest = urlencode({name: word for name, word in asked.items() if name != "token"})
+    return RedirectResponse(f"./?{rest}" if rest else "./", 303)  # as a proxy may show it
 
 
 def refused(

@@ -15,9 +15,9 @@ import socket
 import ssl
 import stat
 import threading
-import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import unquote
 
 from engram import telemetry
 from engram.errors import (
@@ -30,6 +30,8 @@ from engram.errors import (
 )
 from engram.extras import library
 from engram.plain import printable
+from engram.web import door
+from engram.web.opening import Opening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,14 +40,14 @@ if TYPE_CHECKING:
 
 PORT = 8765
 _PURPOSE = "engram serve"
-_PREFIX = re.compile(r"(/[A-Za-z0-9._~@%+-]+)*")
+_PREFIX = re.compile(r"(/([A-Za-z0-9._~@+-]|%[0-9A-Fa-f]{2})+)*")
 _PASSWORD_LEAST = 8
+_PASSWORD_MOST = 1024
 _STARTED_S = 10.0
 _END_S = 2
 _HEAD_S = 15
 """So long a connection may take until a request's head is whole."""
 _HEADERS_MOST = 32 << 10
-_CONNECTIONS_MOST = 256
 
 _log = telemetry.Log("engram.web")
 
@@ -135,16 +137,17 @@ def serve(
         If there is no such pool, cluster or file.
 
     """
-    made = _Made(places, **options)
+    door.raise_descriptors()
+    made, opening = _Made(places, **options), Opening()
 
     def tell() -> None:
         if ready is not None:
             ready(made.url)
         if open_browser:
-            webbrowser.open(made.url)
+            opening.open(made.url)
 
     with contextlib.suppress(KeyboardInterrupt):
-        made.run(tell)
+        made.run(tell, opening.close)
 
 
 class _Made:
@@ -172,7 +175,8 @@ class _Made:
         password = _checked(host, certificate, key, password_file)
         self.started, self._ended = threading.Event(), False
         with contextlib.ExitStack() as undone:
-            self._socket = undone.enter_context(contextlib.closing(_listening(host, port)))
+            self._socket = _listening(host, port)
+            undone.callback(_closed, self._socket)
             access = guard.Access(
                 port=self._socket.getsockname()[1],
                 prefix=_checked_prefix(prefix),
@@ -189,9 +193,13 @@ class _Made:
             self.url = guard.address_of(access, _shown(host))
             self._last = undone.pop_all()
 
-    def run(self, tell: Callable[[], object] | None = None) -> None:
-        """Serve until it is ended or interrupted."""
-        self._server.tell = self._started(tell)
+    def run(
+        self,
+        tell: Callable[[], object] | None = None,
+        ended: Callable[[], object] | None = None,
+    ) -> None:
+        """Serve until it is ended or interrupted; `ended` is called before a signal ends all."""
+        self._server.tell, self._server.ended = self._started(tell), ended
         with self._last:
             _log.info("serving at %s", self.url.partition("?")[0])
             self._server.run(sockets=[self._socket])
@@ -222,15 +230,25 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
         """One that says when it answers, and ends streams before it waits for their end."""
 
         tell: Callable[[], object] | None = None
+        ended: Callable[[], object] | None = None
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
+            await self.lifespan.startup()
+            doors = [door.Door(each, self._connection, config.ssl) for each in sockets or ()]
+            self.servers, self.started = doors, True  # type: ignore[assignment]
             if self.tell is not None:
                 self.tell()
 
+        def _connection(self) -> Connection:
+            state = self.server_state
+            return Connection(config=config, server_state=state, app_state=self.lifespan.state)
+
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             site.hub.close()
-            await super().shutdown(sockets)
+            if self.ended is not None:
+                self.ended()
+            del sockets
+            await super().shutdown()  # the socket is closed by who has made it
 
     config = uvicorn.Config(
         site.app,
@@ -243,7 +261,6 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
         proxy_headers=False,
         timeout_keep_alive=_HEAD_S,
         timeout_graceful_shutdown=_END_S,
-        limit_concurrency=_CONNECTIONS_MOST,
         h11_max_incomplete_event_size=_HEADERS_MOST,
         ssl_certfile=None if certificate is None else os.fspath(certificate),
         ssl_keyfile=None if key is None else os.fspath(key),
@@ -284,25 +301,39 @@ def _checked(host: str, certificate: Any, key: Any, password_file: Any) -> str |
 def _password(file: Path) -> str:
     """Read the password: the file's first line."""
     try:
-        mode = file.stat().st_mode
-        with file.open(encoding="utf-8") as lines:
-            password = lines.readline(1024).rstrip("\r\n")
+        with open(file, encoding="utf-8", opener=_unwaiting) as lines:
+            mode = os.fstat(lines.fileno()).st_mode
+            line = lines.readline(_PASSWORD_MOST + 2) if stat.S_ISREG(mode) else ""
     except FileNotFoundError:
         raise NotFoundError(f"{file}: there is no such file with a password") from None
     except (OSError, UnicodeError) as error:
         raise ArgumentError(f"{file}: the password cannot be read: {error}") from None
+    if not stat.S_ISREG(mode):
+        raise ArgumentError(f"{file}: a password is read from a regular file, and this is none")
+    password = line.rstrip("\r\n")
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise AccessError(f"{file}: others may read the password: chmod 600 {file}")
     if len(password) < _PASSWORD_LEAST:
         raise ArgumentError(f"{file}: a password has {_PASSWORD_LEAST} characters at least")
+    if len(password) > _PASSWORD_MOST:
+        raise ArgumentError(
+            f"{file}: a password has {_PASSWORD_MOST:,} characters at most, and the first line has "
+            "more: write a shorter one"
+        )
     return password
+
+
+def _unwaiting(path: str, flags: int) -> int:
+    """Open a file; a FIFO is not waited for until somebody writes into it."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _checked_prefix(prefix: str) -> str:
     trimmed = prefix.rstrip("/")
     if trimmed and not trimmed.startswith("/"):
         trimmed = f"/{trimmed}"
-    if not _PREFIX.fullmatch(trimmed):
+    steps = {unquote(each) for each in trimmed.split("/")}  # a browser resolves those of dots
+    if not _PREFIX.fullmatch(trimmed) or steps & {".", ".."}:
         raise ArgumentError(
             f"--prefix {prefix!r} is no path of an address: give one such as /engram"
         )
@@ -357,4 +388,12 @@ def _listening(host: str, port: int) -> socket.socket:
             ) from None
         raise EngramError(f"port {port} of {host} cannot be had: {error.strerror}") from None
     made.set_inheritable(False)
+    door.hold(made)
     return made
+
+
+def _closed(listening: socket.socket) -> None:
+    """Close it, also for a child that was forked while it was made."""
+    with contextlib.suppress(OSError):
+        listening.shutdown(socket.SHUT_RDWR)
+    listening.close()
