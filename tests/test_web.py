@@ -53,16 +53,48 @@ def browser(
 
 def test_the_page_opens_with_the_token_and_goes_on_with_its_cookie(browser: Browser) -> None:
     first = browser.ask(f"/?token={browser.token}")
-    assert (first.status, first.body.decode()) == (200, INDEX)
+    assert (first.status, first.headers["location"]) == (303, "./")
     cookie = first.headers["set-cookie"]
     assert cookie.startswith(f"engram-{browser.port}=")
-    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
+    assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= set(cookie.split("; "))
     assert browser.token not in cookie
     word = cookie.partition(";")[0]
+    page = browser.ask("/", headers={"Cookie": word})
+    assert (page.status, page.body.decode()) == (200, INDEX)
     again = browser.ask("/api/pools", headers={"Cookie": word})
     assert again.status == 200
     assert "set-cookie" not in again.headers
     assert browser.ask("/api/pools", headers={"Cookie": f"{word}x"}).status == 401
+
+
+def test_the_token_leaves_the_address_and_what_else_is_there_stays(browser: Browser) -> None:
+    asked = f"/?a=%26b&token={browser.token}&c="
+    assert browser.ask(asked).headers["location"] == "./?a=%26b&c="
+    assert browser.ask("/?a=1", headers=browser.known()).status == 200
+    assert "location" not in browser.ask("/?token=wrong").headers
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_link_of_another_site_opens_the_page_and_nothing_else(
+    browser: Browser, site: str
+) -> None:
+    word = browser.ask(f"/?token={browser.token}").headers["set-cookie"].partition(";")[0]
+    said = {"Cookie": word, "Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+    assert browser.ask("/", headers=said).status == 200
+    for path in ("/api/pools", "/api/p/0/members", "/api/p/0/download?path=a", "/events"):
+        assert browser.ask(path, headers=said).json["error"] == "OriginRefused"
+    change = said | {"X-Engram": "1"}
+    assert browser.ask("/api/p/0/delete?path=a", "POST", headers=change).status == 403
+
+
+def test_what_says_two_things_of_where_it_comes_from_is_refused(browser: Browser) -> None:
+    known = f"Authorization: Bearer {browser.token}"
+    own = f"Origin: http://{browser.host}:{browser.port}"
+    evil = "Origin: http://evil.example"
+    sites = [f"Sec-Fetch-Site: {each}" for each in ("cross-site", "none")]
+    assert _status(browser, "/api/pools", known, own) == 200
+    for lines in ((own, evil), (evil, own), sites, sites[::-1]):
+        assert _status(browser, "/api/pools", known, *lines) == 403
 
 
 @pytest.mark.parametrize(
@@ -274,6 +306,8 @@ def test_a_prefix_is_seen_whether_a_proxy_takes_it_away_or_not(
         whole = browser.ask("/user/ada/proxy/1/api/pools", headers=known)
         assert whole.status == browser.ask("/api/pools", headers=known).status == 200
         assert "Path=/user/ada/proxy/1;" in whole.headers["set-cookie"]
+        opened = browser.ask(f"/user/ada/proxy/1/?token={browser.token}", headers=known)
+        assert (opened.status, opened.headers["location"]) == (303, "./")
         bare = browser.ask("/user/ada/proxy/1?token=x", headers={"Host": "hub.example.org"})
         assert (bare.status, bare.headers["location"]) == (307, "/user/ada/proxy/1/?token=x")
         for host in ("hub.example.org:8443", "HUB.example.org"):

@@ -9,7 +9,8 @@
 - *It is bounded*: the address, and what it brings along.
 - *It knows the token*, by its address, the cookie that a good one has set, or a header; or the
   password. All are compared in constant time. The files of the page, which are no secret, are
-  apart.
+  apart. A browser sends the cookie also where another site's link opens the page (`Lax`): that
+  reads nothing for the other site.
 - *It reads*, or it is a POST with the header `X-Engram`, which no other site can send.
 
 Every answer has headers that let the page load nothing from elsewhere, and nobody else load it. No
@@ -59,7 +60,7 @@ _UNKNOWN_PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>Engram</title>"
     "<h1>This page needs its token</h1>"
     "<p>Open the address that <code>engram serve</code> has printed: it ends in "
-    "<code>?token=…</code>."
+    "<code>?token=…</code>. The browser must keep a cookie for it."
 )
 _STATIC = "/assets/"
 
@@ -118,6 +119,8 @@ class Guard:
             knows = self._knows(asked.get("token"), headers)
             if not knows:
                 response = await self._unknown(path, "authorization" in headers)
+            elif path == "/" and "token" in asked:
+                response = _without_token(asked)
             sets = knows and self._access.session not in self._cookies(headers)
         await (response or self._app)(scope, receive, answer)
 
@@ -147,7 +150,7 @@ class Guard:
         written = (access.prefix, quote(prefix, safe="/"), quote(prefix, safe="/@+"))
         secure = "; Secure" if access.is_secure else ""
         return [
-            f"{access.cookie}={access.session}; Path={each or '/'}; HttpOnly; SameSite=Strict{secure}"
+            f"{access.cookie}={access.session}; Path={each or '/'}; HttpOnly; SameSite=Lax{secure}"
             for each in dict.fromkeys(written)
         ]
 
@@ -167,8 +170,9 @@ class Guard:
         if origin is not None and urlsplit(origin).netloc.lower() != host:
             return refused(403, "OriginRefused", f"a page of {origin[:100]!r} may not ask this")
         site = headers.get("sec-fetch-site", "none")
-        is_opening = headers.get("sec-fetch-mode") == "navigate" and method == "GET" and path == "/"
-        if site in {"cross-site", "same-site"} and not is_opening:
+        is_opening = headers.get("sec-fetch-mode") == "navigate" and method == "GET"
+        is_opening = is_opening and path in {"", "/"}
+        if site not in {"none", "same-origin"} and not is_opening:
             return refused(403, "OriginRefused", "a page of another site may not ask this")
         return self._refused_change(method, headers)
 
@@ -245,6 +249,12 @@ def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         between = "; " if key == "cookie" else ", "
         found[key] = f"{found[key]}{between}{text}" if key in found else text
     return found
+
+
+def _without_token(asked: dict[str, str]) -> Response:
+    """Lead to the page's address without the token, so that no history of a browser has it."""
+    rest = urlencode({name: word for name, word in asked.items() if name != "token"})
+    return RedirectResponse(f"./?{rest}" if rest else "./", 303)  # as a proxy may show it
 
 
 def refused(
