@@ -158,7 +158,17 @@ def test_files_of_the_page_need_no_token_and_no_others_are_given(browser: Browse
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:PORT", "127.0.0.1:1", "localhost", "", "127.0.0.1.evil:PORT"],
+    [
+        *("evil.example", "evil.example:PORT", "127.0.0.1:1", "localhost", "", "localhost:"),
+        *("127.0.0.1.evil:PORT", "evil@127.0.0.1:PORT", "127.0.0.1:PORT#evil", "127.0.0.1:PORT/x"),
+        *(
+            "127.0.0.1:PORT?evil",
+            "[::1]evil:PORT",
+            "[::1:PORT",
+            "127.0.0.1:+PORT",
+            "@localhost:PORT",
+        ),
+    ],
 )
 def test_a_host_that_is_not_the_servers_is_refused(browser: Browser, host: str) -> None:
     named = {"Host": host.replace("PORT", str(browser.port))}
@@ -172,9 +182,17 @@ def test_loopback_names_are_the_servers(browser: Browser, host: str) -> None:
     assert browser.ask("/api/pools", headers=browser.known() | named).status == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("http://evil.example", "null", "http://127.0.0.1:1", "https://127.0.0.1:PORT", ""),
+        *("http://evil@127.0.0.1:PORT", "http://127.0.0.1:PORT/", "//127.0.0.1:PORT"),
+        *("ftp://127.0.0.1:PORT", "http://127.0.0.1:PORT, http://evil.example"),
+    ],
+)
 def test_pages_of_other_sites_are_refused(browser: Browser, origin: str) -> None:
-    answer = browser.ask("/api/pools", headers=browser.known() | {"Origin": origin})
+    named = {"Origin": origin.replace("PORT", str(browser.port))}
+    answer = browser.ask("/api/pools", headers=browser.known() | named)
     assert (answer.status, answer.json["error"]) == (403, "OriginRefused")
     own = {"Origin": f"http://127.0.0.1:{browser.port}"}
     assert browser.ask("/api/pools", headers=browser.known() | own).status == 200

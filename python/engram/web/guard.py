@@ -24,10 +24,11 @@ import base64
 import binascii
 import hmac
 import ipaddress
+import re
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -63,6 +64,7 @@ _UNKNOWN_PAGE = (
     "<code>?token=…</code>. The browser must keep a cookie for it."
 )
 _STATIC = "/assets/"
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?")
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ class Guard:
                 "start `engram serve` with --allow-host, if that is a name of it",
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host:
+        if origin is not None and not self._is_own(origin, host):
             return refused(403, "OriginRefused", f"a page of {origin[:100]!r} may not ask this")
         site = headers.get("sec-fetch-site", "none")
         is_opening = headers.get("sec-fetch-mode") == "navigate" and method == "GET"
@@ -195,16 +197,28 @@ class Guard:
 
     def is_host(self, host: str) -> bool:
         """Whether this server is called so."""
-        allowed = self._access.hosts
-        try:
-            parts = urlsplit(f"//{host}")
-            name, port = parts.hostname or "", parts.port
-        except ValueError:
-            return False
-        if host in allowed or name in allowed:
-            return True
+        return self._is_allowed(host) or self._is_direct(host)
+
+    def _is_allowed(self, host: str) -> bool:
+        found = _HOST.fullmatch(host)
+        return found is not None and not self._access.hosts.isdisjoint({host, found[1].strip("[]")})
+
+    def _is_direct(self, host: str) -> bool:
+        """Whether a host is this machine itself, with the server's port."""
+        found = _HOST.fullmatch(host)
         usual = 443 if self._access.is_secure else 80
-        return is_loopback(name) and (port or usual) == self._access.port
+        return (
+            found is not None
+            and is_loopback(found[1].strip("[]"))
+            and int(found[2] or usual) == self._access.port
+        )
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """Whether a page of an origin is this server's; a proxy may put TLS before it."""
+        scheme, _, named = origin.lower().partition("://")
+        own = "https" if self._access.is_secure else "http"
+        schemes = {"http", "https"} if self._is_allowed(host) else {own}
+        return named == host and scheme in schemes
 
     def _knows(self, token: str | None, headers: dict[str, str]) -> bool:
         """Whether a request knows the token or the password."""
