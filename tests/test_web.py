@@ -32,7 +32,7 @@ pytest.importorskip("uvicorn", reason="engram[web] is not installed")
 import engram
 from engram import web
 from engram.errors import AccessError, ArgumentError, BusyError, NotFoundError, UnsupportedError
-from engram.web import app, door, guard, server, working
+from engram.web import app, connection, door, guard, server, working
 from engram.web.refusal import RefusedError
 from shell import run
 from support import PATIENCE
@@ -126,7 +126,7 @@ def _status(browser: Browser, path: str, *lines: str) -> int:
         if any(each.startswith("Host:") for each in lines)
         else (f"Host: {browser.host}:{browser.port}",)
     )
-    head = "\r\n".join((f"GET {path} HTTP/1.1", *host, *lines, "Connection: close", "", ""))
+    head = "\r\n".join((f"GET {path} HTTP/1.1", *host, *lines, "", ""))
     with socket.create_connection((browser.host, browser.port), PATIENCE) as connection:
         connection.sendall(head.encode("latin-1"))
         return int(connection.recv(4096).split()[1])
@@ -154,6 +154,30 @@ def test_files_of_the_page_need_no_token_and_no_others_are_given(browser: Browse
     for path in ("/assets/../index.html", "/assets/../../web_client.py", "/assets/%2e%2e/x.js"):
         assert browser.ask(path).status == 404
     assert browser.ask("/assets//etc/passwd").status == 404
+
+
+@pytest.mark.parametrize(
+    "name", ["%00.js", "x" * 5000 + ".js", "x/" * 2000 + "a.js", "%ff.js", "page.js/x.js"]
+)
+def test_what_can_be_no_file_of_the_page_is_not_there(
+    browser: Browser, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert browser.ask(f"/assets/{name}").status == 404
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_requests_cannot_flood_the_log(
+    browser: Browser, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in connection._logger.filters:
+        monkeypatch.setattr(each, "_due", {})
+    upgrade = ("Connection: upgrade", "Upgrade: x")
+    for _ in range(20):
+        assert _status(browser, "/", "no header") == 400
+        assert _status(browser, "/", *upgrade) == 401
+    texts = [record.getMessage() for record in caplog.records]
+    assert 0 < len(texts) <= 5
+    assert len(set(texts)) == len(texts)
 
 
 @pytest.mark.parametrize(

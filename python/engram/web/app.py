@@ -7,6 +7,7 @@ thread of the crew. It gives plain values, which become JSON, or a response of i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,11 +96,12 @@ class Site:
     def _file(self, within: Path, name: str) -> Response:
         """Give a file of the page; no name leads out of its folder."""
         folder = within.resolve()
-        path = (folder / name.lstrip("/")).resolve()
-        kind = _TYPES.get(path.suffix)
-        if kind is None or not path.is_relative_to(folder) or not path.is_file():
-            return refused(404, "NotFoundError", "there is no such file of the page")
-        return FileResponse(path, media_type=kind)
+        with contextlib.suppress(OSError, ValueError):  # what can be no name, or is too long
+            path = (folder / name.lstrip("/")).resolve()
+            kind = _TYPES.get(path.suffix)
+            if kind is not None and path.is_relative_to(folder) and path.is_file():
+                return FileResponse(path, media_type=kind)
+        return refused(404, "NotFoundError", "there is no such file of the page")
 
     async def _nothing(self, request: Request) -> Response:
         del request

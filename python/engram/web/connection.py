@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+import time
+from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+
+_SELDOM_S = 60.0
+"""So long after a message the same one is not logged again."""
+
+
+class Seldom(logging.Filter):
+    """Lets each message through once a minute: requests cannot flood a log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._due: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a message is logged."""
+        now, text = time.monotonic(), str(record.msg)
+        if now < self._due.get(text, now):
+            return False
+        self._due[text] = now + _SELDOM_S
+        return True
+
+
+_logger = logging.getLogger("engram.web.connection")
+_logger.addFilter(Seldom())
 
 
 class Connection(H11Protocol):
@@ -21,6 +46,10 @@ class Connection(H11Protocol):
 
     left: Callable[[Connection], None]
     """Is called once it has gone."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.logger = _logger
 
     @property
     def is_silent(self) -> bool:
