@@ -31,6 +31,7 @@ pytest.importorskip("uvicorn", reason="engram[web] is not installed")
 
 import engram
 from engram import web
+from engram.attrs import Attributes
 from engram.errors import AccessError, ArgumentError, BusyError, NotFoundError, UnsupportedError
 from engram.web import app, connection, door, guard, server, working
 from engram.web.refusal import RefusedError
@@ -280,8 +281,34 @@ def test_changes_need_their_header_and_are_bounded(
         answer = browser.ask(path, "POST", body, chunked)
         assert (answer.status, answer.json["error"]) == (413, "TooLarge")
         assert browser.post("attr", [1], path="a").json["error"] == "ArgumentError"
+        said = browser.known() | {"X-Engram": "1"}
+        for depth in (100_000, 400):
+            deep = b'{"set":{"x":' + b"[" * depth + b"]" * depth + b"}}"
+            answer = browser.ask(path, "POST", deep, said)
+            assert (answer.status, answer.json["error"]) == (400, "ArgumentError")
         assert browser.post("delete", path="a").json == {"done": True}
         assert "a" not in pool
+
+
+def test_attributes_are_set_though_others_change_them_at_once(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool["g/a"] = [1]
+    update, rounds = Attributes.update, iter(range(3))
+
+    def change(attrs: Attributes, values: dict[str, Any]) -> None:
+        update(attrs, values)
+        for each in rounds:  # another thread has a commit of its own, as another process has
+            given = pool["g"].attrs, {"other": each}
+            other = threading.Thread(target=update, args=given)
+            other.start()
+            other.join()
+            return
+
+    with served(monkeypatch, tmp_path, pool.path, write=True) as browser:
+        monkeypatch.setattr(Attributes, "update", change)
+        assert browser.post("attr", {"set": {"k": 7}}, path="g").status == 200
+        assert dict(pool["g"].attrs) == {"k": 7, "other": 2}
 
 
 def test_addresses_are_bounded(browser: Browser) -> None:
@@ -469,6 +496,16 @@ def test_a_password_is_its_owners_alone(tmp_path: Path) -> None:
     password.write_text("short\n")
     with pytest.raises(ArgumentError, match="8 characters"):
         server._password(password)
+    password.write_text("x" * 1024 + "\r\nmore")
+    assert server._password(password) == "x" * 1024
+    password.write_text("x" * 1025)
+    with pytest.raises(ArgumentError, match="1,024 characters at most"):
+        server._password(password)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo, 0o600)
+    for none in (fifo, Path("/dev/null")):
+        with pytest.raises(ArgumentError, match="regular file"):
+            server._password(none)
     with pytest.raises(NotFoundError, match="no such file"):
         server._password(tmp_path / "none")
 

@@ -204,7 +204,7 @@ async def _body(request: Request) -> dict[str, Any]:
         return {}
     try:
         told = json.loads(bytes(found))
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter where it is nested deeply
         told = None
     if not isinstance(told, dict):
         raise ArgumentError("what came is no object of JSON")

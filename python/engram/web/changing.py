@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import time
 from typing import TYPE_CHECKING, Any
 
-from engram.errors import ArgumentError
+from engram.errors import ArgumentError, BusyError
 from engram.web.served import ServedCluster, pool_of
 
 if TYPE_CHECKING:
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 
 _ATTRIBUTES = 1000
 _DONE = {"done": True}
+_PATIENCE_S = 2.0
+"""So long a change is tried again where others change the same."""
+_REST_S = 0.02
 
 
 def delete(served: Served, ask: Ask) -> dict[str, Any]:
@@ -55,12 +60,20 @@ def attr(served: Served, ask: Ask) -> dict[str, Any]:
         for name in gone:
             del thing.attrs[name]
         return _DONE
-    with pool_of(served, "a change").root.batch():
-        for name in gone:
-            del thing.attrs[name]
-        if values:
-            thing.attrs.update(values)
-    return _DONE
+    root = pool_of(served, "a change").root
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            with root.batch():
+                for name in gone:
+                    del thing.attrs[name]
+                thing.attrs.update(values)
+        except BusyError:  # somebody else has changed it since the batch looked at it
+            if time.monotonic() > until:
+                raise
+            time.sleep(random.uniform(0.0, _REST_S))  # noqa: S311 - no secret comes of it
+        else:
+            return _DONE
 
 
 def _value(name: str, value: Any) -> Any:

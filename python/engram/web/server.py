@@ -42,6 +42,7 @@ PORT = 8765
 _PURPOSE = "engram serve"
 _PREFIX = re.compile(r"(/([A-Za-z0-9._~@+-]|%[0-9A-Fa-f]{2})+)*")
 _PASSWORD_LEAST = 8
+_PASSWORD_MOST = 1024
 _STARTED_S = 10.0
 _END_S = 2
 _HEAD_S = 15
@@ -300,18 +301,31 @@ def _checked(host: str, certificate: Any, key: Any, password_file: Any) -> str |
 def _password(file: Path) -> str:
     """Read the password: the file's first line."""
     try:
-        mode = file.stat().st_mode
-        with file.open(encoding="utf-8") as lines:
-            password = lines.readline(1024).rstrip("\r\n")
+        with open(file, encoding="utf-8", opener=_unwaiting) as lines:  # noqa: PTH123 - an opener
+            mode = os.fstat(lines.fileno()).st_mode
+            line = lines.readline(_PASSWORD_MOST + 2) if stat.S_ISREG(mode) else ""
     except FileNotFoundError:
         raise NotFoundError(f"{file}: there is no such file with a password") from None
     except (OSError, UnicodeError) as error:
         raise ArgumentError(f"{file}: the password cannot be read: {error}") from None
+    if not stat.S_ISREG(mode):
+        raise ArgumentError(f"{file}: a password is read from a regular file, and this is none")
+    password = line.rstrip("\r\n")
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise AccessError(f"{file}: others may read the password: chmod 600 {file}")
     if len(password) < _PASSWORD_LEAST:
         raise ArgumentError(f"{file}: a password has {_PASSWORD_LEAST} characters at least")
+    if len(password) > _PASSWORD_MOST:
+        raise ArgumentError(
+            f"{file}: a password has {_PASSWORD_MOST:,} characters at most, and the first line has "
+            "more: write a shorter one"
+        )
     return password
+
+
+def _unwaiting(path: str, flags: int) -> int:
+    """Open a file; a FIFO is not waited for until somebody writes into it."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _checked_prefix(prefix: str) -> str:
