@@ -311,6 +311,27 @@ def test_attributes_are_set_though_others_change_them_at_once(
         assert dict(pool["g"].attrs) == {"k": 7, "other": 2}
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("1.0", 1.0), ("1", 1), ("9007199254740993", 9007199254740993), ("-0.0", -0.0)),
+        *(("true", True), ('"1"', "1"), ("a b", "a b"), ("", ""), ("NaN", "NaN"), ("[1", "[1")),
+        ("[" * 100_000, "[" * 100_000),
+    ],
+)
+def test_what_is_typed_becomes_the_value_that_it_says(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, value: object
+) -> None:
+    pool["a"] = [1]
+    with served(monkeypatch, tmp_path, pool.path, write=True) as browser:
+        assert browser.post("attr", {"texts": {"k": text}}, path="a").status == 200
+        found = pool["a"].attrs["k"]
+        found = found.item() if isinstance(found, np.generic) else found
+        assert (type(found), str(found)) == (type(value), str(value))
+        for wrong in ({"texts": {"k": 1}}, {"texts": [1]}, {"texts": {"k": "null"}}):
+            assert browser.post("attr", wrong, path="a").json["error"] == "ArgumentError"
+
+
 def test_addresses_are_bounded(browser: Browser) -> None:
     answer = browser.ask(f"/api/pools?x={'x' * guard.QUERY_MOST}", headers=browser.known())
     assert (answer.status, answer.json["error"]) == (413, "TooLarge")

@@ -197,3 +197,32 @@ def test_axe_finds_nothing(at: Opened, place: str) -> None:
     page = at(place)
     settled(page)
     assert violations(page) == []
+
+
+def test_a_link_of_another_site_opens_the_page_without_the_token(
+    at: Opened, page: Page, site: str
+) -> None:
+    at("")
+    link = re.sub(r"\?token=.*", "#/0/climate/lat", site)
+    page.route("http://other.example/", lambda route: route.fulfill(body=f"<a href={link}>x</a>"))
+    page.goto("http://other.example/")
+    page.get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("lat")
+    assert page.url == link
+
+
+def test_what_is_typed_as_an_attribute_is_kept_as_it_stands(page: Page, home: Path) -> None:
+    place = home / "typed"
+    with engram.create(place, size="64 MiB") as pool:
+        pool["a"] = [1]
+        with serving.served(place, options=("--port", "0", "--write")) as url:
+            page.goto(f"{url}#/0/a")
+            for name, text in (("whole", "9007199254740993"), ("real", "1.0"), ("word", "a b")):
+                page.get_by_label("Name of the attribute").fill(name)
+                page.get_by_label("Value of the attribute").fill(text)
+                page.get_by_role("button", name="Set attribute").click()
+                expect(page.get_by_role("rowheader", name=name)).to_be_visible()
+        found = pool["a"].attrs
+        assert int(found["whole"]) == 9007199254740993
+        assert found["real"].dtype == np.float64
+        assert found["word"] == "a b"

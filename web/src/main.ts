@@ -62,7 +62,6 @@ class Page {
       this.main.replaceChildren(problem(error, () => location.reload()));
       return;
     }
-    forgetToken();
     route.watch((to) => this.show(to));
     this.listen();
     this.show(route.here());
@@ -343,14 +342,6 @@ function panels(pool: Pool | undefined, current: string): HTMLElement {
       item("compare", "Compare", route.link("compare")),
     ),
   );
-}
-
-/** The token has become a cookie: it stands neither in the history nor in links that are shared. */
-function forgetToken(): void {
-  const url = new URL(location.href);
-  if (!url.searchParams.has("token")) return;
-  url.searchParams.delete("token");
-  history.replaceState(null, "", url);
 }
 
 const KEYS = "engram-keys";

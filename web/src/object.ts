@@ -257,16 +257,14 @@ function heading(pool: string, thing: Thing, label: string): HTMLElement {
   const copy = button(
     "Copy link",
     () => {
-      const url = new URL(location.href);
-      url.searchParams.delete("token"); // a link is no key
-      navigator.clipboard.writeText(url.href).then(
+      navigator.clipboard.writeText(location.href).then(
         () => {
           copy.textContent = "Copied";
           setTimeout(() => {
             copy.textContent = "Copy link";
           }, 1500);
         },
-        () => window.prompt("Copy this link:", url.href),
+        () => window.prompt("Copy this link:", location.href),
       );
     },
     { class: "quiet" },
@@ -392,7 +390,7 @@ function removal(route: Route, key: string): HTMLElement {
   return made;
 }
 
-/** A form that sets an attribute. What reads as JSON is that value; anything else is a text. */
+/** A form that sets an attribute. The server reads what is typed: numbers of a browser lose some. */
 function setting(route: Route): HTMLElement {
   const key = h("input", {
     type: "text",
@@ -413,13 +411,8 @@ function setting(route: Route): HTMLElement {
       on: {
         submit: (event: SubmitEvent) => {
           event.preventDefault();
-          let given: unknown = text.value;
-          try {
-            given = JSON.parse(text.value);
-          } catch {
-            // A text, as it stands.
-          }
-          post(route.pool, "attr", { path: route.path }, { set: { [key.value]: given } }).then(
+          const texts = { [key.value]: text.value };
+          post(route.pool, "attr", { path: route.path }, { texts }).then(
             () => {
               key.value = text.value = "";
               trouble.replaceChildren();

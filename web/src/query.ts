@@ -251,7 +251,7 @@ class Box {
       const found = await this.newest.run((signal) =>
         ofPool<Completion>(this.pool, "complete", asked, signal),
       );
-      if (document.activeElement !== this.field) return;
+      if (document.activeElement !== this.field || this.text !== asked.text) return;
       this.span = [units(this.text, found.from), units(this.text, found.to)];
       const typed = this.text.slice(...this.span);
       this.choices = found.choices.filter(({ text }) => text !== typed);
@@ -307,7 +307,8 @@ class Box {
   private take(at: number): void {
     const { text } = this.choices[at]!;
     const [from, to] = this.span;
-    this.field.setRangeText(text, from, to, "end");
+    // What was typed since the choices came belongs to the word.
+    this.field.setRangeText(text, from, Math.max(to, this.field.selectionStart ?? to), "end");
     this.close();
     this.field.focus();
   }

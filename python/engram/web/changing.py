@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from typing import TYPE_CHECKING, Any
@@ -43,16 +44,22 @@ def attr(served: Served, ask: Ask) -> dict[str, Any]:
     Raises
     ------
     ArgumentError
-        If what came is not {"set": {NAME: VALUE}, "remove": [NAME]}.
+        If what came is not {"set": {NAME: VALUE}, "texts": {NAME: TEXT}, "remove": [NAME]}.
 
     """
-    put, gone = ask.body.get("set", {}), ask.body.get("remove", [])
+    put, texts, gone = (ask.body.get(name, {}) for name in ("set", "texts", "remove"))
+    gone = gone or []
     if (
         not isinstance(put, dict)
+        or not isinstance(texts, dict)
         or not isinstance(gone, list)
-        or len(put) + len(gone) > _ATTRIBUTES
+        or len(put) + len(texts) + len(gone) > _ATTRIBUTES
     ):
-        raise ArgumentError('what came is not {"set": {NAME: VALUE}, "remove": [NAME]}')
+        raise ArgumentError(
+            'what came is not {"set": {NAME: VALUE}, "texts": {NAME: TEXT}, "remove": [NAME]}, '
+            f"or it has over {_ATTRIBUTES:,} names"
+        )
+    put = put | {name: _read(name, text) for name, text in texts.items()}
     values = {name: _value(name, value) for name, value in put.items()}
     thing = served.found(ask.text("path"))
     if isinstance(served, ServedCluster):
@@ -74,6 +81,23 @@ def attr(served: Served, ask: Ask) -> dict[str, Any]:
             time.sleep(random.uniform(0.0, _REST_S))  # noqa: S311 - no secret comes of it
         else:
             return _DONE
+
+
+def _read(name: str, text: Any) -> Any:
+    """Return what somebody has typed: the value that it is as JSON, else the text itself.
+
+    A browser would make 1 of 1.0, and has no whole numbers beyond 2^53.
+    """
+    if not isinstance(text, str):
+        raise ArgumentError(f"attribute {name!r}: what was typed is a text, and this is none")
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)  # NaN and Infinity are no JSON
 
 
 def _value(name: str, value: Any) -> Any:

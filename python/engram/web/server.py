@@ -301,7 +301,7 @@ def _checked(host: str, certificate: Any, key: Any, password_file: Any) -> str |
 def _password(file: Path) -> str:
     """Read the password: the file's first line."""
     try:
-        with open(file, encoding="utf-8", opener=_unwaiting) as lines:  # noqa: PTH123 - an opener
+        with open(file, encoding="utf-8", opener=_unwaiting) as lines:
             mode = os.fstat(lines.fileno()).st_mode
             line = lines.readline(_PASSWORD_MOST + 2) if stat.S_ISREG(mode) else ""
     except FileNotFoundError:
