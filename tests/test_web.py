@@ -423,7 +423,7 @@ def test_a_prefix_is_seen_however_it_is_written(
         assert browser.ask(f"{asked}/api/pools", headers=browser.known()).status == 200
         with closing(http.client.HTTPConnection(browser.host, browser.port)) as connection:
             connection.request("GET", "/", headers=browser.known())
-            cookies = connection.getresponse().headers.get_all("set-cookie")
+            cookies = connection.getresponse().headers.get_all("set-cookie", [])
         assert any(f"; Path={asked};" in each for each in cookies)
 
 
