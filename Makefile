@@ -46,8 +46,8 @@ test-engine: $(BIN)/.installed ## Those of the Rust crates (ARGS="transfer_kill 
 
 test-package: $(TESTED) ## Those of the package (ARGS=tests/test_lock.py: which)
 	$(call step,Testing the package,env -u PYTHONDONTWRITEBYTECODE \
-		PYTHONPYCACHEPREFIX=$(CURDIR)/$(BIN)/pycache $(BIN)/python -m pytest -q -n auto \
-		--dist worksteal $(or $(ARGS),tests))
+		PYTHONPYCACHEPREFIX=$(CURDIR)/$(BIN)/pycache $(BIN)/python -m pytest -q \
+		-n $$(( $$(nproc) + 1 )) --dist worksteal $(or $(ARGS),tests))
 
 upstream-suites: $(BIN)/.built ## Other projects' own tests of such as this, alone (a minute)
 	$(call step,Running suites of other projects,$(BIN)/python -m pytest -q -n auto tests/upstream)

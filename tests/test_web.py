@@ -918,7 +918,8 @@ def test_serve_takes_all_descriptors_that_it_may(pool: engram.Pool, tmp_path: Pa
         "import resource, sys; from pathlib import Path; from engram.web import app, serve; "
         "app.PAGE = Path(sys.argv[1]); of = resource.RLIMIT_NOFILE; "
         "hard = resource.getrlimit(of)[1]; resource.setrlimit(of, (64, hard)); "
-        "serve(sys.argv[2], port=0, ready=lambda _: sys.exit(resource.getrlimit(of) != (hard,) * 2))"
+        "end = lambda _: sys.exit(resource.getrlimit(of) != (hard, hard)); "
+        "serve(sys.argv[2], port=0, ready=end)"
     )
     words = [sys.executable, "-c", program, str(tmp_path), pool.path]
     assert subprocess.run(words, check=False, timeout=PATIENCE).returncode == 0

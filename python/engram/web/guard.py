@@ -266,7 +266,7 @@ def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _without_token(asked: dict[str, str]) -> Response:
-    """Lead to the page's address without the token, so that no history of a browser has it."""
+    """Lead to the page's address without the token: what is shown or shared there is no key."""
     rest = urlencode({name: word for name, word in asked.items() if name != "token"})
     return RedirectResponse(f"./?{rest}" if rest else "./", 303)  # as a proxy may show it
 
