@@ -215,35 +215,46 @@ def carried(_: Path) -> None:
         assert name in text, name
 
 
-PARTS: tuple[Part, ...] = (
-    *(arrays, files, kill, clusters, preload, mount, library, compiler, carried),
-)
+PARTS: dict[str, Part] = {"version": lambda _: None} | {
+    each.__name__: each
+    for each in (arrays, files, kill, clusters, preload, mount, library, compiler, carried)
+}
 
 
 def main() -> int:
-    """Use each part; return 1 if one does not work."""
+    """Use each part, in a process of its own; return 1 if one does not work."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("version")
     parser.add_argument("--without", nargs="*", default=[])
+    parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.only:
+        return use(given.only[0], Path(given.only[1]), given.version)
     failed = 0
-    parts: dict[str, Part] = {"version": lambda _: version(given.version)}
-    parts |= {each.__name__: each for each in PARTS}
     with tempfile.TemporaryDirectory(prefix="engram-smoke-", dir=MEMORY) as folder:
-        for name, part in parts.items():
-            how = "works"
-            try:
-                if name in given.without:
-                    how = "skipped: the emulator cannot do it"
-                else:
-                    part(Path(folder))
-            except LackingError as error:
-                how = f"skipped: {error}"
-            except Exception:  # noqa: BLE001 - whatever it is, the other parts are tried
-                how = f"FAILS\n{traceback.format_exc()}"
-                failed += 1
-            print(f"    {name}: {how}", flush=True)  # noqa: T201
+        for name in PARTS:
+            if name in given.without:
+                print(f"    {name}: skipped: the emulator cannot do it", flush=True)  # noqa: T201
+                continue
+            words = [sys.executable, "-I", __file__, given.version, "--only", name, folder]
+            failed += subprocess.run(words, check=False).returncode != 0
     return int(failed > 0)
+
+
+def use(name: str, home: Path, wanted: str) -> int:
+    """Use a part, and print how that went; return 1 if it does not work."""
+    how, code = "works", 0
+    try:
+        if name == "version":
+            version(wanted)
+        else:
+            PARTS[name](home)
+    except LackingError as error:
+        how = f"skipped: {error}"
+    except Exception:  # noqa: BLE001 - whatever it is, the other parts are tried
+        how, code = f"FAILS\n{traceback.format_exc()}", 1
+    print(f"    {name}: {how}", flush=True)  # noqa: T201
+    return code
 
 
 if __name__ == "__main__":
