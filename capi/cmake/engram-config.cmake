@@ -14,8 +14,8 @@ if(NOT TARGET engram::engram)
     INTERFACE_INCLUDE_DIRECTORIES "${_engram_prefix}/include")
 
   # In a wheel, this file is a script that names the shared library.
-  file(READ "${_engram_prefix}/lib/libengram.a" _engram_magic LIMIT 7)
-  if(_engram_magic STREQUAL "!<arch>")
+  file(READ "${_engram_prefix}/lib/libengram.a" _engram_magic LIMIT 7 HEX)
+  if(_engram_magic STREQUAL "213c617263683e") # "!<arch>"
     add_library(engram::static STATIC IMPORTED)
     set_target_properties(engram::static PROPERTIES
       IMPORTED_LOCATION "${_engram_prefix}/lib/libengram.a"
