@@ -31,8 +31,8 @@ def config(
     """Tell a compiler where the C library of this installation is.
 
     `cc model.c $(engram config --cflags --libs)` compiles a program, and CMake takes
-    `-D engram_DIR=$(engram config --cmakedir)`. Without an option, all of it is told. `python -m engram config` does the same, and needs no
-    extra. docs/guide/from-simulations.md tells more.
+    `-D engram_DIR=$(engram config --cmakedir)`. Without an option, all of it is told.
+    `python -m engram config` does the same, and needs no extra. docs/guide/from-simulations.md tells more.
     """
     given = {"cflags": cflags, "libs": libs, "cmakedir": cmakedir, "prefix": prefix}
     terminal.print_lines(
