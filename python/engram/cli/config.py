@@ -32,7 +32,8 @@ def config(
 
     `cc model.c $(engram config --cflags --libs)` compiles a program, and CMake takes
     `-D engram_DIR=$(engram config --cmakedir)`. Without an option, all of it is told.
-    `python -m engram config` does the same, and needs no extra. docs/guide/from-simulations.md tells more.
+    `python -m engram config` does the same, and needs no extra.
+    docs/guide/from-simulations.md tells more.
     """
     given = {"cflags": cflags, "libs": libs, "cmakedir": cmakedir, "prefix": prefix}
     terminal.print_lines(
