@@ -44,7 +44,7 @@ Members = dict[str, tuple[bytes, int]]
 
 
 def assemble(built: Built, notices: str, folder: Path, musl: str | None = None) -> Path:
-    """Write the wheel into a folder, its libraries asking for musl by that name; return its path."""
+    """Write the wheel into a folder; return its path. Its libraries ask for `musl` by that name."""
     members = {
         name: member for name, member in read(built.bare).items() if not _is_of_a_developer(name)
     }
@@ -77,7 +77,7 @@ def _is_of_a_developer(name: str) -> bool:
 
 
 def _asking(data: bytes, musl: str) -> bytes:
-    """Have a library ask for musl by the name that systems have, where zig's linker says libc.so."""
+    """Have a library ask for musl by the name that systems have. Zig's linker says libc.so."""
     if not data.startswith(ELF):
         return data
     with tempfile.TemporaryDirectory(prefix="engram-needed-") as made:
