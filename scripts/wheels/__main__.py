@@ -34,7 +34,8 @@ def wheel_of(name: str) -> Path | None:
         tell(f"    skipped: {reason}")
         return None
     built = building.build(platform)
-    return archive.assemble(built, notices.notices(platform.triple), OUT)
+    musl = None if platform.is_gnu else platform.musl
+    return archive.assemble(built, notices.notices(platform.triple), OUT, musl)
 
 
 def try_one(name: str, *, again: bool) -> Iterator[str]:

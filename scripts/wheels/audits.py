@@ -67,7 +67,9 @@ def said_by(*words: str) -> tuple[int, str]:
 
 
 def _tag(wheel: Path, platform: Platform) -> Iterator[str]:
-    code, said = said_by("auditwheel", "show", str(wheel))
+    # Of another C library than this system's, nothing is looked for here.
+    elsewhere = () if platform.is_gnu else ("--ldpaths", str(wheel.parent))
+    code, said = said_by("auditwheel", "show", *elsewhere, str(wheel))
     words = " ".join(said.split())
     if code or f'consistent with the following platform tag: "{platform.tag}"' not in words:
         older = re.search(r'platform tag: "(\w+)"', words)

@@ -44,6 +44,11 @@ class Platform:
         """Whether the C library is glibc."""
         return self.libc == "gnu"
 
+    @property
+    def musl(self) -> str:
+        """The name of musl as a system has it, which lets systems have it for two processors."""
+        return f"libc.musl-{self.machine}.so.1"
+
     def missing(self) -> str | None:
         """Say what building for it needs and cannot be had here."""
         if importlib.util.find_spec("ziglang") is None:

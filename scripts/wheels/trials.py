@@ -113,7 +113,9 @@ def _from_c(wheel: Path, platform: Platform) -> None:
         told = run(str(program), "make", pool).strip()
         if told != version_of(wheel):
             raise FailedError(f"the C library says that it is {told}")
+        sys.stdout.write("    the C library, from C: works\n")
         _refused_while_open(program, pool, folder / "gnu")
+        sys.stdout.write("    what musl has open, glibc is refused: works\n")
 
 
 def _refused_while_open(program: Path, pool: str, folder: Path) -> None:
