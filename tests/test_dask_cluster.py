@@ -305,7 +305,7 @@ def plugins(dask_scheduler: Any) -> list[str]:
 
 
 def workers(client: Any) -> list[str]:
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+    return sorted(client.nthreads())
 
 
 def sent(client: Any, worker: str) -> list[int]:

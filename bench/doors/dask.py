@@ -68,7 +68,7 @@ def sent(client: Client, make: Callable[[int], Any], count: int, pool: Any) -> C
             engram.dask.uninstall(client)
         elif pool is not None and "engram" not in installed(client):
             engram.dask.install(client, pool=pool)
-        here, there = client.scheduler_info()["workers"]
+        here, there = client.nthreads()
         name = f"{make.__name__}-{pool is None}-{next(numbers)}"
         made = client.submit(make, count, workers=[here], key=f"made-{name}")
         wait(made)

@@ -91,8 +91,9 @@ class DaskCluster:
 
     def addresses(self) -> dict[str, str]:
         """Return the addresses of the workers that the scheduler knows, by their names."""
-        known = self.client.scheduler_info(n_workers=-1)["workers"]
-        return {str(worker["name"]): address for address, worker in known.items()}
+        # Asked of the scheduler: what `Client.scheduler_info` keeps lacks workers at times.
+        told = self.client.sync(self.client.scheduler.identity, n_workers=-1)
+        return {str(worker["name"]): address for address, worker in told["workers"].items()}
 
     def wait_for_workers(self) -> None:
         """Wait until the scheduler knows all workers that run; one that has failed says why."""

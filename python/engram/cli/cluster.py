@@ -184,7 +184,7 @@ def _start_on_workers(asked: Start, scheduler: str) -> None:
             "name its address, such as tcp://h1:8786"
         ) from None
     with client:
-        if not client.scheduler_info()["workers"]:
+        if not client.nthreads():
             raise ArgumentError(
                 f"the scheduler at {scheduler!r} has no workers: start one on each host first"
             )

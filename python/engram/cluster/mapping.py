@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from engram.active.method import ActiveMethod
 from engram.active.object import ActiveObject
 from engram.errors import ArgumentError, NodeAwayError
+from engram.extras import library
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
@@ -44,8 +45,10 @@ def submitted(cluster: "Cluster", bound: Any, args: tuple[Any, ...], client: Any
 def _task(cluster: "Cluster", obj: Any, name: str, args: tuple[Any, ...], client: Any) -> Any:
     """Submit a call as a task that runs on the object's host and nowhere else."""
     host = _host_of(cluster, obj)
-    known = client.scheduler_info(n_workers=-1)["workers"]
-    workers = [address for address, about in known.items() if about["host"] == host]
+    distributed = library("distributed", "cluster", "a task of Dask's")
+    # The scheduler answers; what `scheduler_info` keeps is without workers from time to time.
+    known = client.nthreads()
+    workers = [each for each in known if distributed.comm.get_address_host(each) == host]
     if not workers:
         raise NodeAwayError(
             f"no worker of Dask's runs on {host}, where {obj!r} lies: start one there, or leave "

@@ -62,12 +62,13 @@ def install(
     client.register_plugin(plugin.PoolPlugin(path, sizes.parse(above), bound))
     if path is None:
         return
-    refused = {a: why for a, why in client.run(_refusal).items() if why is not None}
+    answers = client.run(_refusal)
+    refused = {address: why for address, why in answers.items() if why is not None}
     if not refused:
         return
     address, why = next(iter(refused.items()))
     told = f"{len(refused)} workers cannot leave results in the pool {path!r}; {address}: {why}"
-    if len(refused) == len(client.scheduler_info(n_workers=-1)["workers"]):
+    if len(refused) == len(answers):
         uninstall(client)
         raise PoolNotFoundError(f"{told}: have workers on the node of the pool, or leave pool= out")
     warnings.warn(f"{told}; they are sent bytes", EngramWarning, stacklevel=2)
