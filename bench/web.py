@@ -5,13 +5,15 @@ in a process of its own what the server does, with the same array: it opens the 
 the same slice to the same cells. The memory is what the server's process has of its own at most;
 pages of the pool, which are mapped, are the pool's.
 
-A page of one line stands for the built one: what is measured is the server.
+A page of one line stands for the built one: what is measured is the server. How soon a browser
+shows what the server tells is measured with the built page (`bench/browser.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import http.client
+import itertools
 import os
 import subprocess
 import sys
@@ -29,7 +31,7 @@ import numpy as np
 from rich.console import Console
 
 import engram
-from bench import report
+from bench import browser, report
 from bench.harness import Bound, Contestant, Line, measure, timed
 from bench.setting import Setting
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RESULTS = Path(__file__).parent / "results"
+PAGE = Path(engram.__file__).parent / "web/page"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
 DISK = Path(tempfile.gettempdir())
 COLUMNS = 150
@@ -81,6 +84,7 @@ class Page:
     """A browser's side of the server."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         parts = urlsplit(url)
         self._where = (parts.hostname or "", parts.port)
         self._known = {"Authorization": f"Bearer {parts.query.removeprefix('token=')}"}
@@ -120,8 +124,15 @@ def wait_for(answer: Any, line: bytes) -> None:
 
 @contextmanager
 def serving(folder: Path, *pools: str) -> Iterator[tuple[Page, int]]:
-    """Serve pools by a process of their own; give the page and the process."""
+    """Serve pools and a page of one line by a process of its own; give the page and the process."""
     (folder / "index.html").write_text("<!doctype html>")
+    with serving_page(folder, *pools) as served:
+        yield served
+
+
+@contextmanager
+def serving_page(folder: Path, *pools: str) -> Iterator[tuple[Page, int]]:
+    """Serve pools and the page in a folder; give the page and the process."""
     words = [sys.executable, "-c", SERVE, str(folder), *pools]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - ours
         try:
@@ -134,16 +145,23 @@ def serving(folder: Path, *pools: str) -> Iterator[tuple[Page, int]]:
 
 def lines(setting: Setting, disk: Path) -> Iterator[Line]:
     """Measure all."""
-    yield first_paint(setting)
-    yield from images(setting, disk)
-    yield updates(setting)
+    with ExitStack() as last:
+        started = None
+        try:
+            started = last.enter_context(browser.browser())
+        except (ImportError, OSError) as refusal:
+            setting.absent["chromium"] = str(refusal)
+        yield from first_paint(setting, started)
+        yield from images(setting, disk)
+        yield from updates(setting, started)
     yield writers(setting)
 
 
-def first_paint(setting: Setting) -> Line:
-    """Ask what the page asks at first, of a group with many objects."""
+def first_paint(setting: Setting, started: Any) -> Iterator[Line]:
+    """Ask what the page asks at first, of a group with many objects; and have a browser show it."""
     count = setting.scaled(OBJECTS)
     line = Line(f"first answers of {count:,} objects", "ms", [Bound("engram", "", "value", 1.0)])
+    seen = Line(f"first paint of {count:,} objects", "ms", [Bound("engram", "", "value", 1.0)])
     path = setting.folder / "many"
     with engram.create(path, size="4 GiB") as pool:
         group = pool.create_group("many", index="none")
@@ -163,8 +181,13 @@ def first_paint(setting: Setting) -> Line:
 
         with serving(setting.folder, pool.path) as (page, _):
             measure(line, [Contestant("engram", partial(ask, page))], setting.rounds)
+        yield line
+        if started is not None:
+            with serving_page(PAGE, pool.path) as (page, _):
+                paint = partial(browser.painted, started, page.url, "many", "object-0000000")
+                measure(seen, [Contestant("engram", paint)], setting.rounds)
+            yield seen
     engram.destroy(path)
-    return line
 
 
 def images(setting: Setting, disk: Path) -> Iterator[Line]:
@@ -234,9 +257,10 @@ def highest(process: int) -> Iterator[list[int]]:
         thread.join()
 
 
-def updates(setting: Setting) -> Line:
-    """Commit, and wait until a page hears of it; each time when all is at rest."""
+def updates(setting: Setting, started: Any) -> Iterator[Line]:
+    """Commit, and wait until a page hears of it, and shows it; each time when all is at rest."""
     line = Line("a commit to its event", "ms", [Bound("engram", "", "value", 0.2)])
+    seen = Line("a commit to the page", "ms", [Bound("engram", "", "value", 0.2)])
     path = setting.folder / "updates"
     with engram.create(path, size="64 MiB") as pool:
 
@@ -252,8 +276,16 @@ def updates(setting: Setting) -> Line:
 
         with serving(setting.folder, pool.path) as (page, _), page.listening() as answer:
             measure(line, [Contestant("engram", partial(hear, answer))], setting.rounds)
+        yield line
+        if started is not None:
+            names = (f"new-{number}" for number in itertools.count())
+            with (
+                serving_page(PAGE, pool.path) as (page, _),
+                browser.watching(started, page.url, pool) as update,
+            ):
+                measure(seen, [Contestant("engram", lambda: update(next(names)))], setting.rounds)
+            yield seen
     engram.destroy(path)
-    return line
 
 
 def writers(setting: Setting) -> Line:
