@@ -58,6 +58,28 @@ def test_colours_are_for_terminals_that_want_them(home: Path) -> None:
     assert "\x1b[" not in run("tree", path).out
 
 
+@pytest.mark.parametrize("columns", [40, 100])
+def test_names_stand_in_columns_in_as_few_lines_as_fit(home: Path, columns: int) -> None:
+    path = example(home)
+    names = [*(f"T{n * 37}" for n in range(40)), "grüße", "日本語"]
+    with engram.open(path) as pool:
+        for name in names:
+            pool.create_blob(f"many/{name}", b"")
+        pool.create_group("many/x")
+    code, seen = in_terminal("ls", path, "many", columns=columns, colour=True)
+    assert code == 0
+    assert "\x1b[1;34mx/\x1b[0m" in seen
+    lines = re.sub("\x1b.*?m", "", seen).splitlines()
+    table = [re.split("  +", line) for line in lines]
+    down = [row[n] for n in range(len(table[0])) for row in table if n < len(row)]
+    assert down == sorted([*names, "x/"])
+    assert max(len(line) + ("日本語" in line) * 3 for line in lines) <= columns
+    # One more column would not fit, however short its words: most of these take seven cells.
+    assert max(map(len, lines)) > columns - 8
+    # Each column begins at one place, beside names that take two cells a letter, too.
+    assert {line.index(row[1]) for line, row in zip(lines, table, strict=True)} == {7}
+
+
 def test_an_encoding_without_our_signs_gets_escapes(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,17 +93,13 @@ def _told(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, dict[str, 
 def _print_names(found: Iterable[tuple[str, Member]]) -> None:
     """Print names alone: in columns on a terminal, else one a line, as they come."""
     names = (plain(name) + ("/" if isinstance(m, engram.Group) else "") for name, m in found)
-    first = list(itertools.islice(names, terminal.AT_A_GLANCE + 1)) if sys.stdout.isatty() else []
-    if 0 < len(first) <= terminal.AT_A_GLANCE:
-        from rich.columns import Columns  # noqa: PLC0415 - a pipe needs no rich
-        from rich.text import Text  # noqa: PLC0415
-
-        from engram.cli import drawing  # noqa: PLC0415
-
-        words = [Text(n, style=terminal.GROUP if n.endswith("/") else "") for n in first]
-        drawing.show(Columns(words, column_first=True, padding=(0, 2)))
-        return
-    for name in itertools.chain(first, names):
+    if sys.stdout.isatty():
+        first = list(itertools.islice(names, terminal.AT_A_GLANCE + 1))
+        if len(first) <= terminal.AT_A_GLANCE:
+            terminal.print_columns(first, [name.endswith("/") for name in first])
+            return
+        names = itertools.chain(first, names)
+    for name in names:
         sys.stdout.write(f"{name}\n")
 
 
