@@ -130,7 +130,8 @@ def test_what_came_in_as_parts_goes_out_as_it_was(pool: engram.Pool, tmp_path: P
     with h5py.File(tmp_path / "x.h5", "w") as file:
         make(file)
     report = engram.import_file(tmp_path / "x.h5", pool)
-    assert [e.what for e in report.left_out] == ["named datatype"]
+    assert report.complete, str(report)
+    assert "named datatype" in [e.what for e in report.noted]
     written = engram.export_file(pool, tmp_path / "y.h5")
     assert not written.noted, str(written)
     assert_alike(tmp_path / "y.h5", tmp_path / "x.h5")

@@ -92,7 +92,9 @@ def _told(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, dict[str, 
 
 def _print_names(found: Iterable[tuple[str, Member]]) -> None:
     """Print names alone: in columns on a terminal, else one a line, as they come."""
-    names = (plain(name) + ("/" if isinstance(m, engram.Group) else "") for name, m in found)
+    names: Iterator[str] = (
+        plain(name) + ("/" if isinstance(m, engram.Group) else "") for name, m in found
+    )
     if sys.stdout.isatty():
         first = list(itertools.islice(names, terminal.AT_A_GLANCE + 1))
         if len(first) <= terminal.AT_A_GLANCE:

@@ -1,9 +1,10 @@
 """HDF5 through h5py: the whole tree, each dataset once for each name that it has.
 
 Links are followed only where they are hard. A soft or external link is kept in its group's
-`origin` and named in the report: what a soft link leads to is imported under its own name. An
-object with several hard links is copied under each of its names; a hard link to a group that
-contains it, and a group met again inside such a copy, are named in the report.
+`origin`, from which an export makes it again. The report notes a soft link, since nothing is
+missing: what it leads to is imported under its own name. An external link is left out, since its
+values are in another file. An object with several hard links is copied under each of its names; a
+hard link to a group that contains it, and a group met again inside such a copy, are noted.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class HDF5Source(Source):
             end = _shown(value)
             self._keep(place.path, "links", name, {"soft": end})
             ends = "which is imported under its own name" if self._ends(place, name) else "dangling"
-            self.leave_out(inner, "soft link", f"leads to {end}, {ends}")
+            self.note(inner, "soft link", f"leads to {end}, {ends}")
         else:
             file, end = map(_shown, value)
             self._keep(place.path, "links", name, {"external": end, "file": file})
@@ -132,12 +133,12 @@ class HDF5Source(Source):
         name = inner.rpartition("/")[2]
         if address in place.above:
             self._keep(place.path, "links", name, {"hard": address})
-            self.leave_out(inner, "hard link", "leads to a group that contains it: a cycle")
+            self.note(inner, "hard link", "leads to a group that contains it: a cycle")
             return None
         first = self._met.setdefault(address, inner)
         if first != inner and place.copied:
             self._keep(place.path, "links", name, {"hard": address})
-            self.leave_out(inner, "hard link", f"leads to /{first} again, inside a copy")
+            self.note(inner, "hard link", f"leads to /{first} again, inside a copy")
             return None
         if first != inner:
             self.note(inner, "hard link", f"a copy of /{first}, which is the same group")
@@ -149,7 +150,7 @@ class HDF5Source(Source):
         inner = joined(path, name)
         self._keep(path, "types", name, types.describe_named(named.id))
         why = "no object: a type stands with the arrays that use it, and in its group's origin"
-        self.leave_out(inner, "named datatype", why)
+        self.note(inner, "named datatype", why)
         objects.leave_out_attributes(self, named, inner)
 
     def _describe(self, group: Group, path: str) -> tuple[Attributes, Origin]:
