@@ -13,9 +13,10 @@ pytest.importorskip("playwright", reason="needs playwright: pip install playwrig
 pytest.importorskip("starlette", reason="needs starlette: pip install 'engram[web]'")
 pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'engram[web]'")
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 PATIENCE_MS = 30_000
+expect.set_options(timeout=PATIENCE_MS)  # else five seconds, whatever a context waits
 
 
 # While playwright runs, its thread has an event loop: tests of other modules must not see that.
