@@ -8,10 +8,13 @@ import os
 import re
 import shutil
 import signal
+import socket
+import ssl
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -22,7 +25,7 @@ from cluster.operator import PATIENCE_S, Operator, is_gone, told, wait_for
 from documents import blocks
 from documents import run as run_blocks
 from engram import cluster as clusters
-from engram.cluster import etcds
+from engram.cluster import certificates, etcds
 from engram.cluster.memory import own_bytes
 from engram.cluster.natives import native
 from engram.errors import (
@@ -185,6 +188,31 @@ def test_an_etcd_is_where_its_file_says(operator: Operator, state: Path) -> None
     file.write_text(json.dumps({**elsewhere, "pid": 0}))
     assert ensured().started
     assert etcds.end("job")
+
+
+def test_an_etcd_of_one_shows_its_certificate_at_each_of_its_ports(operator: Operator) -> None:
+    assert operator.left == []
+    try:
+        begun = etcds.ensure("job", "auto", lambda: "127.0.0.1", tls="own")
+        assert begun.endpoints[0].startswith("https://")
+        own = etcds.read("job")
+        assert own is not None
+        words = Path(f"/proc/{own.pid}/cmdline").read_text().split("\0")
+        heard = [word.partition("=")[2] for word in words if word.startswith("--listen-")]
+        assert len(heard) == 2
+        context = ssl.create_default_context(cafile=certificates.own_folder("job") / "ca.pem")
+        context.check_hostname = False
+        for each in map(urlsplit, heard):
+            # Whoever has no certificate of the cluster's gets no answer.
+            with (
+                socket.create_connection((each.hostname, each.port)) as raw,
+                pytest.raises(ssl.SSLError, match="certificate"),
+                context.wrap_socket(raw) as asked,
+            ):
+                asked.sendall(b"GET /version HTTP/1.0\r\n\r\n")
+                asked.recv(100)
+    finally:
+        etcds.end("job")
 
 
 def test_nodes_of_other_hosts_stop_too(

@@ -28,6 +28,8 @@ local code, text = slurm_bb_{name}(unpack(arg))
 io.write(code, " ", text or "")
 """
 JOB = "pool=engram capacity=20M"
+NOBODY_KNOWS = 1_234_567
+"""A user whom no database has."""
 REFUSED = [
     (["pool=engram"], "line 2: #BB_LUA: capacity= is missing"),
     (["capacity=20M"], "line 2: #BB_LUA: pool=engram is missing"),
@@ -287,6 +289,16 @@ def test_a_folder_of_another_user_is_not_taken(tmp_path: Path) -> None:
     plan.folder(asked).mkdir()
     with pytest.raises(RefusedError, match=f"belongs to user {os.getuid()}"):
         prepare(plan, asked)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who becomes another user")
+def test_a_user_whom_no_database_knows_has_jobs_too(tmp_path: Path) -> None:
+    plan = plan_of(Asked("", 1 << 20, ""), tmp_path, NOBODY_KNOWS)
+
+    def task(_: Plan) -> work.Done:
+        return work.Done(text=f"{os.getuid()} {os.getgroups()} {os.environ['HOME']}")
+
+    assert work.as_user(plan, task).text == f"{NOBODY_KNOWS} [{os.getgid()}] /"
 
 
 def test_a_job_finds_its_data_and_leaves_its_results() -> None:

@@ -358,7 +358,8 @@ def url_of(address: str, port: int, tls: Path | None) -> str:
 def _start_alone(cluster: str, address: str, former: OwnEtcd | None, tls: Path | None) -> str:
     """Start one, and wait until it answers; at the port of last time, if it is free.
 
-    With certificates it speaks TLS, and to nobody but members of the cluster.
+    With certificates it speaks TLS, and to nobody but members of the cluster: at its port for other
+    members of etcd as well, of which it has none.
     """
     program = find()
     for attempt in range(_TRIES):
@@ -367,7 +368,7 @@ def _start_alone(cluster: str, address: str, former: OwnEtcd | None, tls: Path |
             port = int(former.endpoint.rpartition(":")[2])
         url = url_of(address, free_port(address, port), tls)
         endpoint = url if tls is not None else url.removeprefix("http://")
-        peer = url_of(LOOPBACK, free_port(LOOPBACK, 0), None)
+        peer = url_of(LOOPBACK, free_port(LOOPBACK, 0), tls)
         own = OwnEtcd(socket.gethostname(), endpoint, 0)
         words = words_of("engram", url, peer, address, tls)
         process = begin(cluster, own, [*words, f"--initial-cluster=engram={peer}"])

@@ -74,13 +74,7 @@ def _be_user_and_end(plan: Plan, task: Callable[[Plan], Done], writing: int) -> 
     """Become the user, do the task, write what came of it, and end."""
     code = 1
     try:
-        user = pwd.getpwuid(plan.uid)
-        os.initgroups(user.pw_name, plan.gid)
-        os.setgid(plan.gid)
-        os.setuid(plan.uid)
-        os.chdir("/")
-        os.environ.pop("XDG_STATE_HOME", None)  # root's
-        os.environ.update(HOME=user.pw_dir, USER=user.pw_name, LOGNAME=user.pw_name)
+        _be_user(plan)
         try:
             answer: tuple[str, Done] = ("", task(plan))
         except PermissionError as error:
@@ -92,6 +86,22 @@ def _be_user_and_end(plan: Plan, task: Callable[[Plan], Done], writing: int) -> 
         code = 0
     finally:
         os._exit(code)
+
+
+def _be_user(plan: Plan) -> None:
+    """Become the user of a job; one whom no database knows has no home, and one group."""
+    try:
+        user = pwd.getpwuid(plan.uid)
+        name, home = user.pw_name, user.pw_dir
+        os.initgroups(name, plan.gid)
+    except KeyError:
+        name, home = str(plan.uid), "/"
+        os.setgroups([plan.gid])
+    os.setgid(plan.gid)
+    os.setuid(plan.uid)
+    os.chdir("/")
+    os.environ.pop("XDG_STATE_HOME", None)  # root's
+    os.environ.update(HOME=home, USER=name, LOGNAME=name)
 
 
 def measure(plan: Plan) -> Done:
