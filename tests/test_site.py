@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,13 @@ def anchors(document: str) -> frozenset[str]:
         every.add(f"{name}-{again}" if again else name)
         found[name] = again + 1
     return frozenset(every)
+
+
+@pytest.mark.parametrize("document", structure.documents())
+def test_no_heading_leaves_a_level_out(document: str) -> None:
+    text = without_code((ROOT / document).read_text(encoding="utf-8"))
+    levels = [len(signs) for signs in re.findall(r"^(#{1,6}) ", text, re.MULTILINE)]
+    assert all(below <= above + 1 for above, below in pairwise(levels))
 
 
 @pytest.mark.parametrize("document", structure.documents())
