@@ -274,10 +274,10 @@ def test_changes_need_their_header_and_are_bounded(
         assert browser.post("delete", headers={}, path="a").status == 403
         assert "a" in pool
         path = "/api/p/0/attr?path=a"
-        said = browser.known() | {"X-Engram": "1", "Content-Length": str(guard.BODY_MOST + 1)}
+        said = browser.known() | {"X-Engram": "1", "Content-Length": str(app.BODY_MOST + 1)}
         assert browser.ask(path, "POST", b"", said).status == 413
         chunked = browser.known() | {"X-Engram": "1", "Transfer-Encoding": "chunked"}
-        body = b"%x\r\n%b\r\n0\r\n\r\n" % (guard.BODY_MOST + 1, b"x" * (guard.BODY_MOST + 1))
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (app.BODY_MOST + 1, b"x" * (app.BODY_MOST + 1))
         answer = browser.ask(path, "POST", body, chunked)
         assert (answer.status, answer.json["error"]) == (413, "TooLarge")
         assert browser.post("attr", [1], path="a").json["error"] == "ArgumentError"
