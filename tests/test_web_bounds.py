@@ -415,7 +415,7 @@ def test_downloads_that_nobody_takes_are_bounded(
     until = time.monotonic() + PATIENCE  # the server notices that they have gone
     while browser.get("api/p/0/download", path="large", as_="npy").status != 200:
         assert time.monotonic() < until
-    assert not downloads._Made._all or len(downloads._Made._all) < downloads.DOWNLOADS_MOST
+    assert not downloads.Download._all or len(downloads.Download._all) < downloads.DOWNLOADS_MOST
 
 
 @pytest.mark.filterwarnings("error")
