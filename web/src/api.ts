@@ -68,6 +68,8 @@ export interface Thing {
   mode?: unknown;
   created?: string;
   modified?: string;
+  /** When it was changed last, as exactly as is known. */
+  stamp?: string;
   attrs: { [name: string]: unknown };
   decoding?: Decoding;
   coordinates?: { [dim: string]: Coordinate };
