@@ -56,7 +56,7 @@ DOWNLOADS_MOST = 8
 _PIECE = 1 << 18
 _CELLS = 4096
 """So many cells are text at once."""
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _RANK_MOST = 32
 """Arrays of netCDF files have so many dimensions at most, for they are HDF5's."""
 _PLANE = 2

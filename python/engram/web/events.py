@@ -268,8 +268,8 @@ class Hub:
         while self._is_heard(number):
             found = looks.look()
             if found.is_any:
-                told = {"names": found.names[:_NAMED], "more": max(len(found.names) - _NAMED, 0)}
-                told["more"] += found.is_unnamed
+                more = max(len(found.names) - _NAMED, 0) + found.is_unnamed
+                told: dict[str, Any] = {"names": found.names[:_NAMED], "more": more}
                 told |= {} if found.is_sure else {"sure": False}
                 self._tell(Event("change", number, told))
             if found.is_space:

@@ -93,8 +93,8 @@ class Looks:
                 self._nodes[path] = frozenset(ClusterGroup(self._cluster, path, manifest).nodes)
         if below:  # which may lie in a group
             found = self._cluster._find(below)
-            is_in_group = isinstance(found, ClusterGroup)
-            self._nodes[""] = frozenset(found.nodes) if is_in_group else frozenset()
+            nodes = found.nodes if isinstance(found, ClusterGroup) else []
+            self._nodes[""] = frozenset(nodes)
         return [self._served.relative(path) for path in changed]
 
     def _has_committed(self) -> bool:
