@@ -79,7 +79,7 @@ class Site:
     def __init__(self, shelf: Shelf, access: Access, page: Path) -> None:
         self._shelf, self._page = shelf, page
         self._crew = Crew()
-        self.hub = Hub(shelf)
+        self._hub = Hub(shelf)
         routes = [
             Route("/", self._index),
             Route("/assets/{path:path}", self._asset),
@@ -91,10 +91,15 @@ class Site:
         ]
         self.app: ASGIApp = Guard(Starlette(routes=routes), access)
 
+    def end(self) -> None:
+        """End all streams, and the work of all requests: each is answered soon."""
+        self._hub.close()
+        self._crew.end()
+
     def close(self) -> None:
-        """End all streams and the threads: nothing looks at a pool any more."""
-        self.hub.close()
-        self.hub.wait()
+        """Wait until all has ended: nothing looks at a pool any more."""
+        self.end()
+        self._hub.wait()
         self._crew.close()
 
     async def _index(self, request: Request) -> Response:
@@ -178,7 +183,7 @@ class Site:
         asked = frozenset(filter(None, _words(request).get("pools", "").split(",")))
         try:
             numbers = asked or {each.number for each in self._shelf}
-            return _Stream(self.hub, frozenset(self._shelf[each].number for each in numbers))
+            return _Stream(self._hub, frozenset(self._shelf[each].number for each in numbers))
         except (EngramError, refusal.RefusedError) as error:
             return refusal.response(error)
 

@@ -220,7 +220,7 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
     from engram.web.connection import Connection  # noqa: PLC0415 - it needs uvicorn
 
     class _Uvicorn(uvicorn.Server):
-        """One that says when it answers, and ends streams before it waits for their end."""
+        """One that says when it answers, and ends what it answers before it waits for that."""
 
         tell: Callable[[], object]
 
@@ -242,7 +242,7 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
             return Connection(config=config, server_state=state, app_state=self.lifespan.state)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            site.hub.close()
+            site.end()
             del sockets
             await super().shutdown()  # the socket is closed by who has made it
 

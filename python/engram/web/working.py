@@ -63,6 +63,7 @@ class Crew:
         self._most = threads + waiting
         self._under_way: dict[Future[Any], Work] = {}
         """All work that has not ended, also what nobody waits for any more."""
+        self._is_over = False
 
     async def do(
         self, act: Callable[[Work], T], gone: Callable[[], Awaitable[Any]] | None = None
@@ -86,6 +87,7 @@ class Crew:
             waiting = f"{len(self._under_way)} requests wait already"
             raise RefusedError(503, "TooMany", waiting, "ask again in a second")
         work = Work()
+        work.is_dropped = self._is_over
 
         def begin() -> T:
             work.go_on()
@@ -109,10 +111,14 @@ class Crew:
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await leaving
 
-    def close(self) -> None:
-        """End all work before its next piece; wait for that, but not for a piece that is long."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        left = dict(self._under_way)
-        for work in left.values():
+    def end(self) -> None:
+        """End all work before its next piece, and take no more."""
+        self._is_over = True
+        for work in list(self._under_way.values()):
             work.is_dropped = True
-        wait(left, END_S)
+
+    def close(self) -> None:
+        """End all work, and wait for that, but not for a piece that is long."""
+        self.end()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        wait(list(self._under_way), END_S)
