@@ -204,7 +204,8 @@ class _Made:
             tell()
 
         self._server.tell = told
-        with self._server.signals(), self.last:
+        # uvicorn raises a signal again when its loop has ended: here it waits for the rest, too.
+        with self._server.capture_signals(), self.last:
             _log.info("serving at %s", self.url.partition("?")[0])
             self._server.run(sockets=[self._socket])
 
@@ -223,13 +224,6 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
         """One that says when it answers, and ends what it answers before it waits for that."""
 
         tell: Callable[[], object]
-
-        def signals(self) -> contextlib.AbstractContextManager[None]:
-            """Have signals end the server; they take effect at the end of the block."""
-            return super().capture_signals()
-
-        def capture_signals(self) -> Any:  # around the loop alone, so too soon
-            return contextlib.nullcontext()
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await self.lifespan.startup()
