@@ -68,8 +68,6 @@ export interface Thing {
   mode?: unknown;
   created?: string;
   modified?: string;
-  /** When it was changed last, as exactly as is known. */
-  stamp?: string;
   attrs: { [name: string]: unknown };
   decoding?: Decoding;
   coordinates?: { [dim: string]: Coordinate };

@@ -67,8 +67,6 @@ class Shown {
   private view: View | null = null;
   private list: { refresh(): Promise<void> } | null = null;
   private viewing: AbortController | null = null;
-  /** Whether values have changed since they were read, and not only may have. */
-  private sure = false;
 
   constructor(place: Place, thing: Thing) {
     this.place = place;
@@ -86,20 +84,12 @@ class Shown {
     if (hasMembers(thing)) this.group();
     else void this.show(route.params);
     const again = later(() => void this.reread(), 20, signal);
-    const must = () => {
-      this.sure = true;
-      again();
-    };
     events.on(
       "change",
-      (change) => {
-        if (change.pool !== route.pool || !this.concerns(change)) return;
-        if (change.sure === false) again();
-        else must();
-      },
+      (change) => change.pool === route.pool && this.concerns(change) && again(),
       signal,
     );
-    events.on("again", must, signal);
+    events.on("again", again, signal);
   }
 
   private concerns({ names, more }: events.Change): boolean {
@@ -115,12 +105,8 @@ class Shown {
   /** Asks for all that is shown again. What is wrong stands beside what was there last. */
   private async reread(): Promise<void> {
     const { route, signal } = this.place;
-    const { sure } = this;
-    this.sure = false;
     try {
       const thing = await ofPool<Thing>(route.pool, "object", { path: route.path }, signal);
-      const known = JSON.stringify(this.thing) === JSON.stringify(thing);
-      if (!sure && known && !hasMembers(thing) && !this.trouble.hasChildNodes()) return;
       const same =
         thing.kind === this.thing.kind &&
         thing.dtype === this.thing.dtype &&
@@ -132,7 +118,6 @@ class Shown {
       else if (same && this.view) this.view.refresh();
       else await this.show(this.place.route.params);
     } catch (error) {
-      this.sure = true;
       if (signal.aborted || stale(error)) return;
       const removed = error instanceof Failure && error.status === 404;
       const text = new Failure(404, {

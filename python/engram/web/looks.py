@@ -7,8 +7,9 @@ a page listens:
   are never written to, only replaced under their name: so nothing of them is missed.
 - *This host's node*, at each look, if a group lies on it: its pool's count of commits, which any
   process's commit raises. What it was has no name.
-- *Other nodes*, if a group lies on one: these are not asked. Every `GROUPS_S` it is said that
-  something may have changed, which a page that is seen then looks for itself.
+- *Other nodes* are not asked, and an array's values may be written without a commit. So if there is
+  a group, it is said every `GROUPS_S` that something may have changed. A page that is seen then
+  asks again for what it shows, within the bounds of any request.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Looks:
             is_space = bool(names) or epoch != self._epoch
         nodes = frozenset[str]().union(*self._nodes.values())
         has_committed = self._cluster.node in nodes and self._has_committed()
-        may_have = bool(nodes - {self._cluster.node}) and now >= self._groups_due
+        may_have = bool(nodes) and now >= self._groups_due
         if now >= self._groups_due:
             self._groups_due = now + GROUPS_S
         if is_first:

@@ -76,7 +76,6 @@ def _of_pool(thing: Any) -> dict[str, Any]:
         "scope": thing.scope,
         "created": _iso(thing.created),
         "modified": _iso(thing.modified),
-        "stamp": thing.modified.isoformat(),  # which two changes in a second do not share
     }
     if isinstance(thing, engram.Array | engram.Blob):
         told |= {"oid": f"{thing.oid:x}", "bytes": thing.nbytes, "index": thing.index}
@@ -127,7 +126,7 @@ def _of_cluster(served: ServedCluster, thing: Any) -> dict[str, Any]:
         ]
         return told | {"sealed": thing.sealed, "replicas": thing.replicas}
     told |= {"owner": thing.owner, "created": _iso(thing.created), "nodes": [thing.node]}
-    return told | {"modified": _iso(thing.modified), "stamp": thing.modified.isoformat()}
+    return told | {"modified": _iso(thing.modified)}
 
 
 def _of_table(table: engram.Table) -> dict[str, Any]:
