@@ -211,6 +211,35 @@ def test_a_browser_is_opened_by_a_file_and_no_argument_has_the_token(
             process.kill()
 
 
+_WAITED_FOR = """
+import sys, urllib.request, webbrowser
+from pathlib import Path
+from engram.web import app, serve
+
+def load(url):
+    page = address[0].partition("?")[0] + "assets/page.js"
+    with urllib.request.urlopen(page, timeout=60) as answer:
+        print(answer.status, flush=True)
+
+address = []
+app.PAGE, webbrowser.open = Path(sys.argv[1]), load
+serve(sys.argv[2], port=0, ready=address.append, open_browser=True)
+"""
+
+
+def test_a_browser_that_is_waited_for_finds_the_page(pool: engram.Pool, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text(INDEX)
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "page.js").write_text("'use strict'")
+    words = [sys.executable, "-c", _WAITED_FOR, str(tmp_path), pool.path]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "200\n"
+        finally:
+            process.kill()
+
+
 def test_importing_the_package_loads_nothing_of_it() -> None:
     program = (
         "import sys, engram, engram.web; "

@@ -54,3 +54,43 @@ def test_work_has_its_time() -> None:
         work.go_on()
     assert refused.value.status == 503
     assert refused.value.remedy
+
+
+async def test_what_waits_is_not_begun_once_its_browser_has_gone() -> None:
+    crew = working.Crew(threads=1)
+    go, begun = threading.Event(), []
+    first = asyncio.ensure_future(crew.do(lambda _: go.wait(PATIENCE)))
+    await asyncio.sleep(0)
+
+    async def gone() -> None:
+        pass
+
+    waiting = asyncio.ensure_future(crew.do(begun.append, gone))
+    await asyncio.sleep(0.05)  # it waits behind the first, and nobody waits for it
+    go.set()
+    with pytest.raises(RefusedError, match="gone"):
+        await waiting
+    assert await first is True
+    assert begun == []
+    crew.close()
+
+
+async def test_a_crew_that_closes_has_ended_all_work() -> None:
+    crew = working.Crew(threads=1)
+    begun, ended = threading.Event(), threading.Event()
+
+    def act(work: working.Work) -> None:
+        begun.set()
+        try:
+            while True:
+                work.go_on()
+                time.sleep(0.001)
+        finally:
+            ended.set()
+
+    done = asyncio.ensure_future(crew.do(act))
+    await asyncio.to_thread(begun.wait, PATIENCE)
+    crew.close()
+    assert ended.is_set()
+    with pytest.raises(RefusedError, match="the server ends"):
+        await done

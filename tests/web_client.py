@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -123,7 +124,8 @@ class Listener:
 
     def next(self, kind: str) -> dict[str, Any]:
         """Wait for the next event of a kind."""
-        while True:
+        until = time.monotonic() + PATIENCE  # a stream that only says that it is there goes on
+        while time.monotonic() < until:
             lines = []
             while (line := self.answer.readline()).strip():
                 lines.append(line.decode().rstrip("\n"))
@@ -131,6 +133,7 @@ class Listener:
             if lines[:1] == [f"event: {kind}"]:
                 told: dict[str, Any] = json.loads(lines[1].removeprefix("data: "))
                 return told
+        raise AssertionError(f"no {kind} comes")
 
     def ends(self) -> bool:
         """Wait until the stream ends."""
