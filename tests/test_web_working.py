@@ -58,7 +58,8 @@ def test_work_has_its_time() -> None:
 
 async def test_what_waits_is_not_begun_once_its_browser_has_gone() -> None:
     crew = working.Crew(threads=1)
-    go, begun = threading.Event(), []
+    go = threading.Event()
+    begun: list[working.Work] = []
     first = asyncio.ensure_future(crew.do(lambda _: go.wait(PATIENCE)))
     await asyncio.sleep(0)
 

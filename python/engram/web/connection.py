@@ -91,7 +91,7 @@ class Connection(H11Protocol):
         self._stall = self.loop.call_later(STALLED_S, self._check_taken, waiting)
 
     def _check_taken(self, before: int) -> None:
-        """Close the connection if as many bytes wait as before; to flush them would take for ever."""
+        """Close the connection, with all that waits, if as many bytes wait as before."""
         waiting = self.transport.get_write_buffer_size()
         if waiting < before:
             self._await(waiting)

@@ -173,7 +173,7 @@ class Door:
         self._open.pop(connection, None)
 
     def close(self) -> None:
-        """Take no more connections, and close those in a handshake; uvicorn closes the others."""
+        """Take no more connections, and close those in a handshake: uvicorn closes others."""
         if self._again is not None:
             self._again.cancel()
         self._loop.remove_reader(self._socket)
