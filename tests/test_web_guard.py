@@ -1,4 +1,4 @@
-"""Who may ask the web page's server: its names, other sites, the token, the cookie, the password."""
+"""Who may ask the web page's server: its names, other sites, token, cookie and password."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The door: takes connections, as many as may be, and goes on where there are too many.
 
-**Invariant.** At most `_most()` connections are open, those in a TLS handshake among them. Where one
-more comes, the one that has been silent longest has to go: it is in its handshake, or it has sent
-no whole head. Where each is being answered, the new one goes. So whoever only connects keeps nobody
-out. The same is done where the process has no descriptor left, and that is logged once.
+**Invariant.** At most `_most()` connections are open, those in a TLS handshake among them. Where
+one more comes, the one that has been silent longest has to go: it is in its handshake, or it has
+sent no whole head. Where each is being answered, the new one goes. So whoever only connects keeps
+nobody out. The same is done where the process has no descriptor left, and that is logged once.
 
 A child that is forked from this process has neither the socket that listens nor a connection: in
 it, their descriptors lead nowhere. So the port is free, and browsers hear it, once this process
