@@ -143,6 +143,10 @@ def test_a_cluster_that_was_stopped_starts_again_with_all_its_names(operator: Op
     with clusters.open("job") as cluster:
         np.testing.assert_array_equal(cluster["run/T"][:], VALUES)
         assert [each.state for each in cluster.members] == ["serving", "serving"]
+    assert run("cluster", "stop", "job").code == 0
+    for number in range(2):
+        engram.destroy(operator.pool(number))
+        assert not operator.pool(number).exists()  # what the node kept there is gone, too
 
 
 def test_an_etcd_ends_with_the_foreground_that_started_it(operator: Operator) -> None:

@@ -20,7 +20,7 @@ pytest.importorskip("msgpack", reason="engram[active] is not installed")
 import engram
 from active_models import Block
 from engram import active
-from engram.web import asking, levels, members, tables, wire
+from engram.web import asking, levels, members, panels, tables, wire
 from web_client import Browser, served
 
 if TYPE_CHECKING:
@@ -75,6 +75,15 @@ def meant() -> np.ndarray[Any, Any]:
 
 
 # Values as JSON
+
+
+def test_what_cannot_become_json_is_one_requests_error(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(panels, "stages", lambda _: {"seconds": float("nan")})
+    answer = browser.get("api/p/0/stages")
+    assert (answer.status, answer.json["error"]) == (500, "ValueError")
+    assert "/api/p/0/stages failed: ValueError" in caplog.text
 
 
 @pytest.mark.parametrize(

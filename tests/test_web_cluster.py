@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,9 @@ pytest.importorskip("uvicorn", reason="engram[web] is not installed")
 
 from cluster.rig import Rig, rigged
 from engram.cluster import known
+from engram.paths import cluster_of
+from engram.web import looks
+from engram.web.served import ServedCluster
 from web_client import Listener, served
 
 if TYPE_CHECKING:
@@ -100,3 +105,68 @@ def test_new_names_of_a_cluster_arrive(
         opened.put("other", VALUES)
         assert listener.next("change")["names"] == ["U"]
         assert [each["name"] for each in browser.of("members")["members"]] == ["T", "U"]
+
+
+def test_commits_below_groups_on_this_hosts_node_arrive(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "GROUPS_S", 1e9)
+    opened = rig.open()  # of no node: what it stores is committed by the node's process
+    own = rig.open(0).node
+    group = opened.create_group("group", node=own)
+    group["a"] = VALUES
+    there = {socket.gethostname(): str(rig.folder / "node0")}
+    known.write(known.Known("job", rig.etcd, pools=there))
+    with (
+        served(monkeypatch, tmp_path, "engram://job") as browser,
+        closing(Listener(browser)) as listener,
+    ):
+        listener.next("space")
+        for change in (
+            lambda: group.__setitem__("b", VALUES),
+            lambda: group["a"].attrs.__setitem__("x", 1),
+            lambda: group.__delitem__("b"),
+        ):
+            change()
+            assert listener.next("change") == {"pool": "0", "names": [], "more": 1}
+        assert browser.of("object", path="group/a")["attrs"] == {"x": 1}
+
+
+def test_groups_may_have_changed_and_nothing_else_may(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "NAMES_S", 0.0)
+    opened, own = rig.open(), rig.open(0).node
+    (other,) = (each.node for each in opened.members if each.node != own)
+    opened.put("run/T", VALUES)
+    there = {socket.gethostname(): str(rig.folder / "node0")}
+    known.write(known.Known("job", rig.etcd, pools=there))
+    whole, inside = (
+        ServedCluster("0", url)
+        for url in map(cluster_of, ("engram://job", "engram://job/far/deep"))
+        if url is not None
+    )
+    with closing(whole), closing(inside):
+        all_looks, looks_inside = looks.Looks(whole), looks.Looks(inside)
+        opened.create_group("near", node=own)
+        assert not all_looks.look().is_any  # what is there at first is no news
+        for _ in range(5):  # no node commits anything by itself
+            assert not all_looks.look().is_any
+            time.sleep(0.1)
+        monkeypatch.setattr(looks, "GROUPS_S", 0.0)
+        all_looks, looks_inside = looks.Looks(whole), looks.Looks(inside)
+        for each in (all_looks, looks_inside):
+            each.look()
+        assert all_looks.look() == ([], True, False, False)
+        assert not looks_inside.look().is_any
+        opened.remove("near")
+        assert all_looks.look() == (["near"], False, True, True)
+        assert not all_looks.look().is_any
+        opened.create_group("far", node=other)["deep/a"] = VALUES
+        assert all_looks.look() == (["far"], True, True, True)
+        for each in (all_looks, looks_inside):
+            assert each.look() == ([], True, False, False)
+        opened.remove("far")
+        for each in (all_looks, looks_inside):
+            each.look()
+            assert not each.look().is_any

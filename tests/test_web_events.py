@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -150,6 +150,41 @@ def test_so_many_pages_listen_and_no_more(
             last.enter_context(closing(Listener(browser))).next("space")
         answer = browser.get("events")
         assert (answer.status, answer.json["error"]) == (503, "TooMany")
+
+
+def test_a_watch_that_fails_begins_anew_and_takes_its_time(
+    pool: engram.Pool,
+    browser: Browser,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rests: list[float] = []
+    failures = iter(range(3))
+    taken, wait = events._taken, threading.Event.wait
+
+    def fail(*given: Any) -> Any:
+        for _ in failures:
+            raise ZeroDivisionError("on purpose")
+        return taken(*given)
+
+    def rest(event: threading.Event, seconds: float | None = None) -> bool:
+        if seconds == events._AGAIN_S:
+            rests.append(seconds)
+            return event.is_set()
+        return wait(event, seconds)
+
+    monkeypatch.setattr(events, "_AGAIN_S", 1.25)
+    monkeypatch.setattr(events, "_taken", fail)
+    monkeypatch.setattr(threading.Event, "wait", rest)
+    with closing(Listener(browser)) as listener:
+        listener.next("space")
+        for number in range(3):
+            pool[f"a{number}"] = [1]
+            assert listener.next("change") == {"pool": "0", "names": [], "more": 1}
+        pool["last"] = [1]
+        assert "last" in listener.next("change")["names"]
+    assert len(rests) == 3
+    assert caplog.text.count("is not watched: ZeroDivisionError") == 3
 
 
 async def test_pages_count_before_their_streams_begin(

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
+import socket
+import subprocess
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import numpy as np
+import pytest
 
 from engram import web
 from support import PATIENCE
@@ -18,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import pytest
     from numpy.typing import NDArray
 
 INDEX = "<!doctype html><title>Engram</title>"
@@ -92,6 +96,18 @@ class Browser:
         path = f"{self.base}api/p/0/{what}?{urlencode(words)}"
         return self.ask(path, "POST", body, self.known() | more)
 
+    def status(self, path: str, *lines: str) -> int:
+        """Ask with these lines of headers as they stand, also several of one name."""
+        host = (
+            ()
+            if any(each.startswith("Host:") for each in lines)
+            else (f"Host: {self.host}:{self.port}",)
+        )
+        head = "\r\n".join((f"GET {path} HTTP/1.1", *host, *lines, "", ""))
+        with socket.create_connection((self.host, self.port), PATIENCE) as connection:
+            connection.sendall(head.encode("latin-1"))
+            return int(connection.recv(4096).split()[1])
+
     def known(self) -> dict[str, str]:
         """Give the header that tells the token."""
         return {"Authorization": f"Bearer {self.token}"}
@@ -108,7 +124,8 @@ class Listener:
 
     def next(self, kind: str) -> dict[str, Any]:
         """Wait for the next event of a kind."""
-        while True:
+        until = time.monotonic() + PATIENCE  # a stream that only says that it is there goes on
+        while time.monotonic() < until:
             lines = []
             while (line := self.answer.readline()).strip():
                 lines.append(line.decode().rstrip("\n"))
@@ -116,6 +133,7 @@ class Listener:
             if lines[:1] == [f"event: {kind}"]:
                 told: dict[str, Any] = json.loads(lines[1].removeprefix("data: "))
                 return told
+        raise AssertionError(f"no {kind} comes")
 
     def ends(self) -> bool:
         """Wait until the stream ends."""
@@ -143,3 +161,15 @@ def served(
     with web.start(*map(str, places), **options) as server:
         yield Browser(server.url)
     assert not [each.name for each in threading.enumerate() if each.name == "engram-web"]
+
+
+def certificate_in(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate for this host that signs itself."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=engram"]
+    words += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    words += ["-keyout", str(key), "-out", str(cert)]
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+    return cert, key

@@ -20,6 +20,7 @@ from web import serving
 from web.contents import SIDE
 from web.looking import settled, violations, wait_for_drawing
 
+PATIENCE_MS = 30_000
 Opened = Callable[[str], Page]
 
 PLACES = [
@@ -232,8 +233,22 @@ def test_a_cluster_with_its_nodes(cluster: Rig, page: Page) -> None:
             expect(page.get_by_role("link", name=name, exact=True)).to_have_count(0)
         page.goto(f'{url}#/0/?query=units = "K"')
         expect(page.get_by_role("main").get_by_role("link", name="run/T")).to_be_visible()
-        cluster.open().put("new", np.arange(3.0))
+        opened = cluster.open()
+        opened.put("new", np.arange(3.0))
         expect(page.get_by_role("treeitem", name="new")).to_be_visible()
+        page.goto(f"{url}#/0/spread/a4")
+        expect(page.get_by_role("treeitem", name="a4")).to_be_visible()
+        opened["spread/later"] = np.arange(3.0)
+        expect(page.get_by_role("treeitem", name="later")).to_be_visible(timeout=PATIENCE_MS)
+        page.goto(f"{url}#/0/spread")
+        members = page.get_by_role("main")
+        expect(members.get_by_role("link", name="later")).to_be_visible()
+        opened["spread/last"] = np.arange(3.0)
+        expect(members.get_by_role("link", name="last")).to_be_visible(timeout=PATIENCE_MS)
+        page.goto(f"{url}#/0/spread/later?view=table")
+        expect(members.get_by_text("2.0", exact=True)).to_be_visible()
+        opened["spread/later"][2] = 7.5
+        expect(members.get_by_text("7.5", exact=True)).to_be_visible(timeout=PATIENCE_MS)
 
 
 def test_references_of_active_objects_are_drawn(own: tuple[Page, engram.Pool, Path]) -> None:

@@ -8,6 +8,8 @@ export interface Change {
   pool: string;
   names: string[];
   more: number;
+  /** Whether something has changed, and not only may have. */
+  sure?: boolean;
 }
 export interface Space {
   pool: string;

@@ -278,9 +278,9 @@ class Page {
       this.told(new Failure(410, { message }));
     });
     let said = 0;
-    events.on("change", ({ names, more }) => {
+    events.on("change", ({ names, more, sure }) => {
       const now = Date.now();
-      if (now - said < 5000) return; // a screen reader is not talked over
+      if (sure === false || now - said < 5000) return; // a screen reader is not talked over
       said = now;
       const rest = Math.max(0, names.length - 1) + more;
       const first = names[0] === undefined ? "The pool" : shown(names[0]);

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use engram_base::error::{Error as StoreError, Result as StoreResult};
 use engram_base::mutex::lock;
+use engram_base::node_files;
 use engram_base::random;
 use engram_parts::table::Table;
 use engram_parts::{Mark, PartName, Parts, Trees};
@@ -41,10 +42,6 @@ use crate::lock::LockFile;
 use crate::routes::Routes;
 use crate::worker::{Done, Job, Worker, borne};
 
-const FILE: &str = "cluster.toml";
-const LOCK: &str = "cluster.lock";
-/// When processes of the node were asked to end, for one that waits to serve.
-const STOPPED: &str = "cluster.stopped";
 /// Between two tries of the lock.
 const LOCK_EVERY: Duration = Duration::from_millis(100);
 /// How long those who are answered at the end are waited for.
@@ -95,7 +92,7 @@ pub struct NodeFile {
 impl NodeFile {
     /// What a pool says; none where it is of no cluster.
     pub fn read(pool: &Path) -> Result<Option<NodeFile>> {
-        let path = pool.join(FILE);
+        let path = pool.join(node_files::NODE);
         match std::fs::read_to_string(&path) {
             Ok(text) => toml::from_str(&text).map(Some).map_err(|error| {
                 Error::Corrupt(format!("{} cannot be read: {error}", path.display()))
@@ -120,7 +117,7 @@ impl NodeFile {
 
     fn write(&self, pool: &Path) -> Result<()> {
         let text = toml::to_string(self).expect("plain values");
-        let (path, made) = (pool.join(FILE), pool.join(format!(".{FILE}")));
+        let (path, made) = (pool.join(node_files::NODE), pool.join(node_files::NODE_HALF));
         std::fs::write(&made, text)
             .and_then(|()| std::fs::rename(&made, &path))
             .map_err(|error| os(&path, &error))
@@ -425,7 +422,7 @@ impl Steward {
 
     /// The kernel's lock of the pool; none where the end came first.
     fn wait_for_lock(&self) -> Result<Option<LockFile>> {
-        let file = LockFile::open(&self.options.pool.join(LOCK))?;
+        let file = LockFile::open(&self.options.pool.join(node_files::LOCK))?;
         loop {
             if file.take()? {
                 return Ok(Some(file));
@@ -440,7 +437,7 @@ impl Steward {
 
     /// Whether the process before this one, for whose end it waited, ended since all are to end.
     fn is_stopped(&self, node: &str) -> bool {
-        let asked = std::fs::read_to_string(self.options.pool.join(STOPPED));
+        let asked = std::fs::read_to_string(self.options.pool.join(node_files::STOPPED));
         if asked.is_ok_and(|asked| asked.parse().is_ok_and(|asked| self.stop.is_since(asked))) {
             return true;
         }
@@ -682,7 +679,7 @@ impl Round<'_> {
                 let Reply::Rows { rows, .. } = reply else { return Ok(()) };
                 if let Some(asked) = self.steward.stop.asked(&self.shared.node, &rows) {
                     // Where it cannot be written, who waits asks the coordinator.
-                    let word = self.steward.options.pool.join(STOPPED);
+                    let word = self.steward.options.pool.join(node_files::STOPPED);
                     let _ = std::fs::write(word, asked.to_string());
                     let _ = self.steward.events.send(Event::Stop);
                 }

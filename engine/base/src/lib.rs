@@ -18,6 +18,7 @@
 //! | [`checksum`], [`varint`] | bytes on media that every layer has |
 //! | [`mutex`], [`threads`] | locks and threads of this process |
 //! | [`pool_lock`] | the lock of every process that makes or removes parts of a pool |
+//! | [`node_files`] | what a cluster's node keeps beside its pool |
 //! | [`process`] | whether a process or thread runs |
 //! | [`guest`] | two copies of the engine in one process |
 //! | [`user`], [`random`], [`clock`] | what the kernel is asked for |
@@ -33,6 +34,7 @@ pub mod guest;
 pub mod id;
 pub mod mutex;
 pub mod name;
+pub mod node_files;
 pub mod pool_lock;
 pub mod process;
 pub mod random;

@@ -288,26 +288,26 @@ class ClusterGroup(MutableMapping[str, Any]):
                 return
             after = page[-1][0]
 
-    def listed(self) -> Iterator[tuple[str, Any]]:
-        """Give members, each with its handle, in byte order of their names.
+    def listed(self, after: str = "") -> Iterator[tuple[str, Any]]:
+        """Give members behind a name, each with its handle, in byte order of their names.
 
         What lies on other nodes is asked for a page at a time, and each page is of one moment.
         """
         inside = self.below(self.path)
         if inside or len(self._tree.nodes) == 1:
-            return self._listed(self._tree.home(inside), inside)
+            return self._listed(self._tree.home(inside), inside, after)
         places = range(len(self._tree.nodes))
-        return heapq.merge(*(self._listed(at, "") for at in places), key=_name_of)
+        return heapq.merge(*(self._listed(at, "", after) for at in places), key=_name_of)
 
-    def _listed(self, place: int, inside: str) -> Iterator[tuple[str, Any]]:
+    def _listed(self, place: int, inside: str, after: str) -> Iterator[tuple[str, Any]]:
         above = f"{inside}/" if inside else ""
         if self._tree.nodes[place] == self.cluster.node:
             group: Any = self._local()
             for name, member in sorted((group[inside] if inside else group).items(), key=_name_of):
-                is_group = isinstance(member, Group)
-                yield name, self._group(above + name) if is_group else member
+                if name.encode() > after.encode():
+                    is_group = isinstance(member, Group)
+                    yield name, self._group(above + name) if is_group else member
             return
-        after = ""
         while True:
             page = self._page(place, inside, after)
             yield from ((name, self._made(above + name, head)) for name, head, _ in page)

@@ -130,8 +130,7 @@ def _line(served: Served, ask: Ask, work: Work) -> Any:
 
 def _histogram(served: Served, ask: Ask, work: Work) -> Any:
     source = source_of(served, ask, work)
-    index = ask.text("index") or ",".join(":" * len(source.shape))
-    pick = picks.read(index, source.shape) if source.shape else picks.Pick(())
+    pick = picks.read(ask.text("index"), source.shape)
     told = levels.histogram(source, pick, ask.whole("bins", 100), work)
     figures = ("mean", "std", "min", "max")
     return told | {name: wire.plain(told[name]) for name in figures}

@@ -1,7 +1,11 @@
 """The application: which address is answered by what.
 
-Each answer below `api/p/ID/` is made by one function of what is served and of what was asked, in a
-thread of the crew. It gives plain values, which become JSON, or a response of its own.
+**Invariant.** Whatever is asked of a pool is answered by a thread of the crew: the event loop only
+passes it on. The answer is made there as a whole, with its JSON, so whatever fails on the way is
+one error of this request. An error that is nobody's is told by its class alone; the log has more.
+
+What is answered below `api/p/ID/` is in `answers`: a function for each address, which gives plain
+values or a response of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -24,19 +27,26 @@ from engram.errors import ArgumentError, EngramError
 from engram.web import answers, refusal, wire
 from engram.web.answers import Ask
 from engram.web.events import Hub
-from engram.web.guard import BODY_MOST, Guard, refused
+from engram.web.guard import Guard, words_of
+from engram.web.refusal import refused
 from engram.web.working import Crew
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from engram.web.guard import Access
     from engram.web.served import Shelf
+    from engram.web.working import Work
 
 PAGE = Path(__file__).parent / "page"
 """Where `make web` puts the page."""
+BODY_MOST = 1 << 20
+"""A change brings so many bytes at most."""
 _BODY_S = 10.0
+"""And they come in so long."""
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript",
@@ -69,7 +79,7 @@ class Site:
     def __init__(self, shelf: Shelf, access: Access, page: Path) -> None:
         self._shelf, self._page = shelf, page
         self._crew = Crew()
-        self.hub = Hub(shelf)
+        self._hub = Hub(shelf)
         routes = [
             Route("/", self._index),
             Route("/assets/{path:path}", self._asset),
@@ -81,9 +91,15 @@ class Site:
         ]
         self.app: ASGIApp = Guard(Starlette(routes=routes), access)
 
+    def end(self) -> None:
+        """End all streams, and the work of all requests: each is answered soon."""
+        self._hub.close()
+        self._crew.end()
+
     def close(self) -> None:
-        """End all streams and the threads."""
-        self.hub.close()
+        """Wait until all has ended: nothing looks at a pool any more."""
+        self.end()
+        self._hub.wait()
         self._crew.close()
 
     async def _index(self, request: Request) -> Response:
@@ -108,11 +124,11 @@ class Site:
         return refused(404, "NotFoundError", "there is nothing at this address")
 
     async def _pools(self, request: Request) -> Response:
-        def tell(_: Any) -> dict[str, Any]:
+        def tell(_: Work) -> dict[str, Any]:
             pools = [each.told() for each in self._shelf]
             return {"version": engram.__version__, "write": self._shelf.write, "pools": pools}
 
-        return await self._done(request, tell)
+        return await self._made(request, tell)
 
     async def _get(self, request: Request) -> Response:
         return await self._answered(request, answers.READS, {})
@@ -122,19 +138,20 @@ class Site:
             body = await asyncio.wait_for(_body(request), _BODY_S)
         except TimeoutError:
             return refused(408, "TooSlow", f"what was to come has not come in {_BODY_S:.0f} s")
-        except (EngramError, refusal.RefusedError) as error:
-            return _told(error)
+        except (ArgumentError, refusal.RefusedError) as error:
+            return refusal.response(error)
         return await self._answered(request, answers.CHANGES, body)
 
     async def _answered(
         self, request: Request, known: dict[str, answers.Answer], body: dict[str, Any]
     ) -> Response:
+        """Answer something of one pool."""
         what, number = request.path_params["what"], request.path_params["number"]
-        ask = Ask(_asked(request), body, self._shelf)
         if what not in known:
             return refused(404, "NotFoundError", f"there is no api/p/…/{what[:40]}")
+        ask = Ask(_words(request), body, self._shelf)
 
-        def act(work: Any) -> Any:
+        def act(work: Work) -> Any:
             served = self._shelf[number]
             try:
                 return known[what](served, ask, work)
@@ -142,32 +159,33 @@ class Site:
                 served.check()  # if it is gone, that is why
                 raise
 
-        return await self._done(request, act, ask.text("text"))
+        return await self._made(request, act, ask.text("text"))
 
-    async def _done(self, request: Request, act: Any, query: str | None = None) -> Response:
-        """Do something in a thread, and answer with what comes of it."""
+    async def _made(
+        self, request: Request, act: Callable[[Work], Any], query: str | None = None
+    ) -> Response:
+        """Have the crew make an answer; an error becomes one, too."""
+
+        def make(work: Work) -> Response:
+            found = act(work)
+            if isinstance(found, Response):
+                return found
+            return Response(wire.dumps(found), media_type="application/json")
+
         try:
-            found = await self._crew.do(act, lambda: _left(request))
-        except (EngramError, refusal.RefusedError, IndexError) as error:
-            return _told(error, query)
+            return await self._crew.do(make, lambda: _left(request))
         except Exception as error:  # noqa: BLE001 - one request's failure is not the server's
-            _log.warning("%s failed: %s: %s", request.url.path, type(error).__name__, error)
-            return _told(error)
-        if isinstance(found, Response):
-            return found
-        return Response(wire.dumps(found), media_type="application/json")
+            if not refusal.is_known(error):
+                _log.warning("%s failed: %s: %s", request.url.path, type(error).__name__, error)
+            return refusal.response(error, query)
 
     async def _events(self, request: Request) -> Response:
-        asked = _asked(request).get("pools", "")
-        there = frozenset(each.number for each in self._shelf)
-        numbers = frozenset(filter(None, asked.split(","))) or there
-        if not numbers <= there:
-            error = f"nothing is served as {min(numbers - there)[:40]!r}"
-            return refused(404, "NotFoundError", error)
+        asked = frozenset(filter(None, _words(request).get("pools", "").split(",")))
         try:
-            return _Stream(self.hub, numbers)
-        except refusal.RefusedError as error:
-            return _told(error)
+            numbers = asked or {each.number for each in self._shelf}
+            return _Stream(self._hub, frozenset(self._shelf[each].number for each in numbers))
+        except (EngramError, refusal.RefusedError) as error:
+            return refusal.response(error)
 
 
 class _Stream(StreamingResponse):
@@ -187,19 +205,19 @@ class _Stream(StreamingResponse):
             self._hub.leave(self._listener)
 
 
-def _asked(request: Request) -> dict[str, str]:
-    """Return what stands behind the question mark."""
-    text = request.scope["query_string"].decode("latin-1")
-    return dict(parse_qsl(text, keep_blank_values=True))
+def _words(request: Request) -> dict[str, str]:
+    return words_of(request.scope["query_string"])
 
 
 async def _body(request: Request) -> dict[str, Any]:
     """Read the JSON of a change, as much as may come."""
+    if int(request.headers.get("content-length", 0)) > BODY_MOST:  # digits, as h11 has seen
+        raise _too_large()
     found = bytearray()
     async for piece in request.stream():
         found += piece
         if len(found) > BODY_MOST:
-            raise refusal.too_large(f"a change brings {BODY_MOST:,} bytes at most", "send less")
+            raise _too_large()
     if not found:
         return {}
     try:
@@ -211,6 +229,10 @@ async def _body(request: Request) -> dict[str, Any]:
     return told
 
 
+def _too_large() -> refusal.RefusedError:
+    return refusal.too_large(f"a change brings {BODY_MOST:,} bytes at most", "send less")
+
+
 async def _left(request: Request) -> None:
     """Wait until the browser has gone."""
     try:
@@ -218,8 +240,3 @@ async def _left(request: Request) -> None:
             pass
     except ClientDisconnect:
         return
-
-
-def _told(error: BaseException, query: str | None = None) -> Response:
-    status, said = refusal.told(error, query)
-    return Response(wire.dumps(said), status, media_type="application/json")

@@ -1,9 +1,9 @@
 """The door: takes connections, as many as may be, and goes on where there are too many.
 
-**Invariant.** At most `most` connections are open, those in a TLS handshake among them. Where one
-more comes, the one that has been silent longest has to go: it is in its handshake, or it has sent
-no whole head. Where each is being answered, the new one goes. So whoever only connects keeps nobody
-out. The same is done where the process has no descriptor left, and that is logged once.
+**Invariant.** At most `_most()` connections are open, those in a TLS handshake among them. Where
+one more comes, the one that has been silent longest has to go: it is in its handshake, or it has
+sent no whole head. Where each is being answered, the new one goes. So whoever only connects keeps
+nobody out. The same is done where the process has no descriptor left, and that is logged once.
 
 A child that is forked from this process has neither the socket that listens nor a connection: in
 it, their descriptors lead nowhere. So the port is free, and browsers hear it, once this process
@@ -173,7 +173,7 @@ class Door:
         self._open.pop(connection, None)
 
     def close(self) -> None:
-        """Take no more connections; those that have asked for nothing yet are closed."""
+        """Take no more connections, and close those in a handshake: uvicorn closes others."""
         if self._again is not None:
             self._again.cancel()
         self._loop.remove_reader(self._socket)

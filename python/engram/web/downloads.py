@@ -5,16 +5,17 @@ browser. It is made as a whole before its first byte goes out, so that one that 
 and no short file.
 
 **Invariant.** It is made in a folder of its own, which is gone before the first byte goes out: what
-is sent is an open file without a name. So nothing stays behind, however the server ends. At most
-`DOWNLOADS_MOST` are made or sent at once. A browser that takes nothing for a minute gets no more.
+is sent is an open file without a name. A server that ends stops what is being made, and so leaves
+no folder behind, unless it is killed (SIGKILL). At most `DOWNLOADS_MOST` are made or sent at once.
+Where there is no room for a file, that is an error of this request alone.
 """
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import errno
 import math
+import os
 import re
 import tempfile
 import threading
@@ -29,7 +30,7 @@ from starlette.responses import StreamingResponse
 
 import engram
 from engram import conventions
-from engram.errors import ArgumentError
+from engram.errors import ArgumentError, PoolFullError
 from engram.notebook.preview import picture_of
 from engram.web import levels, picks, tables
 from engram.web.objects import array_at
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from starlette.responses import Response
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from engram.web.answers import Ask
     from engram.web.picks import Pick
@@ -55,7 +56,7 @@ DOWNLOADS_MOST = 8
 _PIECE = 1 << 18
 _CELLS = 4096
 """So many cells are text at once."""
-_STALLED_S = 60.0
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _RANK_MOST = 32
 """Arrays of netCDF files have so many dimensions at most, for they are HDF5's."""
 _PLANE = 2
@@ -83,15 +84,14 @@ def download(served: Served, ask: Ask, work: Work) -> Response:
         raise ArgumentError(f"as={form[:40]!r} is no format: use {', '.join(_KINDS)}")
     array = array_at(served, path)
     source = Source(array, work, is_decoded=ask.truth("decoded", True))
-    index = ask.text("index") or ",".join(":" * len(source.shape))
-    pick = picks.read(index, source.shape) if source.shape else picks.Pick(())
+    pick = picks.read(ask.text("index"), source.shape)
     ending, kind = _KINDS[form]
     name = re.sub(r"[^\w.-]+", "_", path.rpartition("/")[2], flags=re.ASCII) or "array"
     headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
 
     def write(file: Path) -> None:
         if form == "netcdf":
-            _netcdf(served, source, pick, file)
+            _netcdf(served, source, pick, file, work)
         elif form == "csv":
             _csv(source, pick, file, work)
         elif form == "npy":
@@ -99,11 +99,11 @@ def download(served: Served, ask: Ask, work: Work) -> Response:
         else:
             file.write_bytes(_png(source, pick, ask, work))
 
-    return _Sent(_Made(write), kind, headers)
+    return _Sent(Download(write), kind, headers)
 
 
-class _Made:
-    """A download: made at once, and open until it is closed or nobody has it any more.
+class Download:
+    """A file that is made at once, and open until it is closed or nobody has it any more.
 
     Raises
     ------
@@ -112,7 +112,8 @@ class _Made:
 
     """
 
-    _all: ClassVar[weakref.WeakSet[_Made]] = weakref.WeakSet()
+    _all: ClassVar[weakref.WeakSet[Download]] = weakref.WeakSet()
+    """Those of all servers of this process, which share TMPDIR."""
     _lock = threading.Lock()
 
     def __init__(self, write: Callable[[Path], None]) -> None:
@@ -129,7 +130,8 @@ class _Made:
                 self.file: IO[bytes] = (Path(folder) / "made").open("rb")
         except BaseException as error:
             self._end()
-            if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            is_full = isinstance(error, OSError) and error.errno in _NO_ROOM
+            if is_full or isinstance(error, PoolFullError):  # by which an export says the same
                 raise RefusedError(
                     *(507, "NoRoom", f"{tempfile.gettempdir()} has no room for the download"),
                     "make room there, or start the server with TMPDIR set to another folder",
@@ -149,27 +151,24 @@ class _Made:
 
 
 class _Sent(StreamingResponse):
-    """A download on its way."""
+    """A download on its way: it is closed once it was sent, or cannot be."""
 
-    def __init__(self, made: _Made, kind: str, headers: dict[str, str]) -> None:
-        self._made = made
-        headers = headers | {"content-length": str(made.size)}
-        super().__init__(self._pieces(), media_type=kind, headers=headers)
+    def __init__(self, download: Download, kind: str, headers: dict[str, str]) -> None:
+        self._download = download
+        headers = headers | {"content-length": str(download.size)}
+        super().__init__(_pieces(download.file), media_type=kind, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, as long as the browser takes it."""
-
-        async def patient(message: Message) -> None:
-            await asyncio.wait_for(send(message), _STALLED_S)
-
+        """Send it."""
         try:
-            await super().__call__(scope, receive, patient)
+            await super().__call__(scope, receive, send)
         finally:
-            self._made.close()
+            self._download.close()
 
-    async def _pieces(self) -> AsyncIterator[bytes]:
-        while piece := await run_in_threadpool(self._made.file.read, _PIECE):
-            yield piece
+
+async def _pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
+    while piece := await run_in_threadpool(file.read, _PIECE):
+        yield piece
 
 
 def _check_bytes(source: Source, pick: Pick, more: int = 0) -> None:
@@ -192,6 +191,8 @@ def _npy(source: Source, pick: Pick, path: Path, work: Work) -> None:
     _check_bytes(source, pick)
     version = None if str(source.dtype).isascii() else (3, 0)  # which numpy warns of, if it chooses
     into = np.lib.format.open_memmap(path, "w+", source.dtype, pick.shape, version=version)
+    with path.open("rb+") as file:  # a page that finds no room when it is written is a SIGBUS
+        os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
     for ranges in product(*levels.tiled(source, pick, pick.ranges)):
         work.go_on()
         place = tuple(
@@ -289,7 +290,7 @@ def _png(source: Source, pick: Pick, ask: Ask, work: Work) -> bytes:
     return picture_of(np.clip(scaled, 0, 1))
 
 
-def _netcdf(served: Served, source: Source, pick: Pick, path: Path) -> None:
+def _netcdf(served: Served, source: Source, pick: Pick, path: Path, work: Work) -> None:
     """Export an array with its coordinates."""
     pool_of(served, "a netCDF file")
     array = source.array
@@ -317,6 +318,7 @@ def _netcdf(served: Served, source: Source, pick: Pick, path: Path) -> None:
         overwrite=True,
         lossy=True,
         slices=slices or None,
+        progress=lambda _: work.go_on(),
     )
 
 

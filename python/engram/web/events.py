@@ -6,6 +6,10 @@ the thread rests for `REST_S`, and no writer has to wake it meanwhile: so a writ
 wake-ups a second at most. What makes no new object (an attribute, a deletion, a write in place) is
 seen by the pool's count of commits, at the end of each wait. Pages are told from the event loop.
 Each has a short queue; where one does not keep up, it is told that more has changed than it hears.
+A cluster is looked at, as `looks` says.
+
+A watch that fails begins anew after a second, as long as a page listens. None looks at a pool once
+the hub has ended.
 """
 
 from __future__ import annotations
@@ -15,10 +19,11 @@ import contextlib
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engram import telemetry
 from engram.errors import EngramError, PoolGoneError
+from engram.web.looks import Looks
 from engram.web.members import paths_of
 from engram.web.refusal import RefusedError
 from engram.web.served import ServedCluster, ServedPool
@@ -32,9 +37,12 @@ CLIENTS_MOST = 32
 REST_S = 0.1
 _WAIT_S = 0.1
 _SPACE_S = 0.5
-_FAR_S = 1.0
+_AGAIN_S = 1.0
+"""So long after a failure a watch begins anew."""
 _BEGUN_S = 5.0
 """So long a page waits for a watch to begin."""
+_END_S = 5.0
+"""So long a watch is waited for at the end."""
 HEARTBEAT_S = 15.0
 _QUEUE = 64
 _NAMED = 100
@@ -93,17 +101,24 @@ class Listener:
                 return
 
 
+class _Watch(NamedTuple):
+    """A thread that watches, and what says that it has begun to."""
+
+    thread: threading.Thread
+    begun: threading.Event
+
+
 class Hub:
     """All pages that listen, and the threads that watch for them."""
 
     def __init__(self, served: Iterable[Served]) -> None:
         self._served = {each.number: each for each in served}
         self._clients: set[Listener] = set()
-        self._watched: dict[str, threading.Event] = {}
-        """The pools that a thread watches, each with what says that it has begun."""
+        self._watched: dict[str, _Watch] = {}
+        """What is watched, by its number."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_closed = False
+        self._over = threading.Event()
 
     def listen(self, numbers: frozenset[str]) -> Listener:
         """Let a page listen to these pools; it counts from now on until it leaves.
@@ -114,7 +129,7 @@ class Hub:
             If too many pages listen already.
 
         """
-        if len(self._clients) >= CLIENTS_MOST or self._is_closed:
+        if len(self._clients) >= CLIENTS_MOST or self._over.is_set():
             raise RefusedError(
                 *(503, "TooMany", f"{len(self._clients)} pages listen already"),
                 "close some of them, then load this one again",
@@ -130,49 +145,57 @@ class Hub:
 
     async def stream(self, client: Listener) -> AsyncIterator[bytes]:
         """Give the events for a page, until it leaves."""
-        try:
-            yield b"retry: 2000\n\n"
-            for number in sorted(client.numbers):
-                # At first the watch: what a page asks for after this event, it hears changes of.
-                await asyncio.to_thread(self._watch, number)
-                yield bytes(await asyncio.to_thread(_first, self._served[number]))
-            while True:
-                try:
-                    event = await asyncio.wait_for(client.queue.get(), HEARTBEAT_S)
-                except TimeoutError:
-                    yield b": still here\n\n"
-                    continue
-                if event is None:
-                    return
-                yield bytes(event)
-                if client.queue.empty():
-                    for more in client.missed():
-                        yield bytes(more)
-        finally:
-            self.leave(client)
+        yield b"retry: 2000\n\n"
+        for number in sorted(client.numbers):
+            # At first the watch: what a page asks for after this event, it hears changes of.
+            await asyncio.to_thread(self._watch, number)
+            yield bytes(await asyncio.to_thread(_first, self._served[number]))
+        while True:
+            try:
+                event = await asyncio.wait_for(client.queue.get(), HEARTBEAT_S)
+            except TimeoutError:
+                yield b": still here\n\n"
+                continue
+            if event is None:
+                return
+            yield bytes(event)
+            if client.queue.empty():
+                for more in client.missed():
+                    yield bytes(more)
 
     def close(self) -> None:
-        """End all streams; the threads end by themselves."""
-        self._is_closed = True
+        """End all streams, and have the threads end."""
+        with self._lock:
+            self._over.set()
         for client in list(self._clients):
             client.end()
 
+    def wait(self) -> None:
+        """Wait until the threads have ended."""
+        for each in list(self._watched.values()):
+            each.thread.join(_END_S)
+
     def _is_heard(self, number: str) -> bool:
-        return not self._is_closed and any(number in each.numbers for each in list(self._clients))
+        is_over = self._over.is_set()
+        return not is_over and any(number in each.numbers for each in list(self._clients))
 
     def _watch(self, number: str) -> None:
         """See to it that a thread watches a pool that is there, and has begun to."""
         if self._served[number].is_gone:
             return
         with self._lock:
-            begun = self._watched.get(number)
-            if begun is None:
-                begun = self._watched[number] = threading.Event()
+            if self._over.is_set():
+                return
+            watch = self._watched.get(number)
+            if watch is None:
+                begun = threading.Event()
                 given = (self._served[number], begun)
-                threading.Thread(
+                thread = threading.Thread(
                     target=self._run, args=given, name="engram-web-watch", daemon=True
-                ).start()
-        begun.wait(_BEGUN_S)
+                )
+                watch = self._watched[number] = _Watch(thread, begun)
+                thread.start()
+        watch.begun.wait(_BEGUN_S)
 
     def _tell(self, event: Event) -> None:
         """Tell all pages, from a thread."""
@@ -187,29 +210,33 @@ class Hub:
 
     def _run(self, served: Served, begun: threading.Event) -> None:
         """Watch as long as a page listens."""
-        rest = 0.0
+        rest = _AGAIN_S
         try:
             if isinstance(served, ServedPool):
                 self._run_pool(served, begun)
             elif isinstance(served, ServedCluster):
                 self._run_cluster(served, begun)
-        except PoolGoneError as error:
-            if isinstance(served, ServedPool):
-                served.lose(str(error))
-            self._tell(Event("gone", served.number, {"message": str(error)}))
-            _log.warning("%s is gone: %s", served.place, error)
-        except EngramError as error:
-            _log.warning("%s is not watched: %s", served.place, error)
-            rest = _FAR_S
+            rest = 0.0
+        except Exception as error:  # noqa: BLE001 - whatever it was, it may be over in a second
+            self._failed(served, error)
         finally:
             begun.set()
             with self._lock:
                 self._watched.pop(served.number, None)
             if self._is_heard(served.number) and not served.is_gone:
                 # By a page that has found this thread at its end, or after a failure.
-                time.sleep(rest)
+                self._over.wait(rest)
                 self._watch(served.number)
                 self._tell(Event("change", served.number, {"names": [], "more": 1}))
+
+    def _failed(self, served: Served, error: Exception) -> None:
+        if isinstance(served, ServedPool) and isinstance(error, PoolGoneError):
+            served.lose(str(error))
+            self._tell(Event("gone", served.number, {"message": str(error)}))
+            _log.warning("%s is gone: %s", served.place, error)
+        elif not self._over.is_set():
+            kind = type(error).__name__
+            _log.warning("%s is not watched: %s: %s", served.place, kind, error)
 
     def _run_pool(self, served: ServedPool, begun: threading.Event) -> None:
         number, root = served.number, served.root
@@ -237,24 +264,18 @@ class Hub:
                     served.check()
 
     def _run_cluster(self, served: ServedCluster, begun: threading.Event) -> None:
-        known: dict[str, str] | None = None
-        epoch = None
-        while self._is_heard(served.number):
-            names = dict(served.cluster._native.names(f"{served.below}/" if served.below else ""))
-            if known is not None and names != known:
-                changed = sorted(
-                    path
-                    for path in names.keys() | known.keys()
-                    if names.get(path) != known.get(path)
-                )
-                said = [served.relative(path) for path in changed]
-                told = {"names": said[:_NAMED], "more": max(len(said) - _NAMED, 0)}
-                self._tell(Event("change", served.number, told))
-            if epoch != served.cluster.epoch or names != known:
-                self._tell(Event("space", served.number, _space_of(served)))
-            known, epoch = names, served.cluster.epoch
+        number, looks = served.number, Looks(served)
+        while self._is_heard(number):
+            found = looks.look()
+            if found.is_any:
+                more = max(len(found.names) - _NAMED, 0) + found.is_unnamed
+                told: dict[str, Any] = {"names": found.names[:_NAMED], "more": more}
+                told |= {} if found.is_sure else {"sure": False}
+                self._tell(Event("change", number, told))
+            if found.is_space:
+                self._tell(Event("space", number, _space_of(served)))
             begun.set()
-            time.sleep(_FAR_S)
+            self._over.wait(REST_S)
 
 
 def _first(served: Served) -> Event:

@@ -6,7 +6,7 @@
   page of another site that has its own name point to this machine (DNS rebinding) has another.
 - *Its `Origin`*, if it has one, is that host; and the browser does not say, by `Sec-Fetch-Site`,
   that another site has made it, unless it is the opening of the page.
-- *It is bounded*: the address, and what it brings along.
+- *Its address is bounded*. What a change brings along is bounded where it is read.
 - *It knows the token*, by its address, the cookie that a good one has set, or a header; or the
   password. All are compared in constant time. The files of the page, which are no secret, are
   apart. A browser sends the cookie also where another site's link opens the page (`Lax`): that
@@ -27,12 +27,12 @@ import ipaddress
 import re
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from engram.web import wire
+from engram.web.refusal import refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 QUERY_MOST = 16 << 10
-BODY_MOST = 1 << 20
 _FAILURES_MOST = 8
 _FAILURE_S = 0.5
 """A wrong password is answered after so long."""
@@ -117,7 +116,7 @@ class Guard:
             rest = f"?{query.decode('latin-1')}" if query else ""
             response = RedirectResponse(f"{self._access.prefix}/{rest}")
         if response is None and not path.startswith(_STATIC):
-            asked = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+            asked = words_of(query)
             knows = self._knows(asked.get("token"), headers)
             if not knows:
                 response = await self._unknown(path, "authorization" in headers)
@@ -190,9 +189,6 @@ class Guard:
             )
         if headers.get("x-engram") != "1":
             return refused(403, "OriginRefused", "a change needs the header X-Engram: 1")
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > BODY_MOST:
-            return refused(413, "TooLarge", f"a change brings {BODY_MOST:,} bytes at most")
         return None
 
     def is_host(self, host: str) -> bool:
@@ -265,19 +261,15 @@ def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return found
 
 
+def words_of(query: bytes) -> dict[str, str]:
+    """Return what stands behind the question mark of an address."""
+    return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+
+
 def _without_token(asked: dict[str, str]) -> Response:
     """Lead to the page's address without the token: what is shown or shared there is no key."""
     rest = urlencode({name: word for name, word in asked.items() if name != "token"})
     return RedirectResponse(f"./?{rest}" if rest else "./", 303)  # as a proxy may show it
-
-
-def refused(
-    status: int, error: str, message: str, remedy: str = "", headers: dict[str, str] | None = None
-) -> Response:
-    """Make a refusal as JSON."""
-    said: dict[str, Any] = {"error": error, "message": message}
-    said |= {"remedy": remedy} if remedy else {}
-    return Response(wire.dumps(said), status, headers, media_type="application/json")
 
 
 def is_loopback(name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -56,7 +55,7 @@ def listed(served: Served, asked: Asked, work: Work) -> dict[str, Any]:
     if not 1 <= asked.limit <= MOST:
         raise ArgumentError(f"limit {asked.limit} is none: give one of 1 to {MOST}")
     if isinstance(served, ServedCluster):
-        return _of_cluster(served, asked)
+        return _of_cluster(served, asked, work)
     group = served.found(asked.path)
     if not isinstance(group, engram.Group):
         raise _no_group(asked.path)
@@ -136,22 +135,23 @@ def blob_kind(namespace: _engram.Namespace, oid: int) -> str:
     return "link" if kind == "symlink" else "blob" if kind == "file" else "file"
 
 
-def _of_cluster(served: ServedCluster, asked: Asked) -> dict[str, Any]:
-    from engram.cluster.listing import is_group  # noqa: PLC0415 - a pool needs none of it
+def _of_cluster(served: ServedCluster, asked: Asked, work: Work) -> dict[str, Any]:
+    from engram.cluster.listing import NameGroup, is_group  # noqa: PLC0415 - a pool needs neither
 
     path, after, limit, contains = asked
     group = served.found(path)
     if not is_group(group):
         raise _no_group(path)
-    names = (
-        (name, thing)
-        for name, thing in group.listed()
-        if (after is None or name.encode() > after.encode()) and contains in name.casefold()
-    )
-    page = list(islice(names, limit + 1))
-    members = [_member(path, name, thing, is_group=is_group(thing)) for name, thing in page[:limit]]
-    last = page[limit - 1][0] if len(page) > limit else None
-    return {"path": path, "members": members, "after": last}
+    begun = after or ""
+    found: list[tuple[str, Any]] = []
+    for name, thing in group.listed() if isinstance(group, NameGroup) else group.listed(begun):
+        work.go_on()
+        if name.encode() > begun.encode() and contains in name.casefold():
+            found.append((name, thing))
+        if len(found) > limit:
+            break
+    page = [_member(path, name, thing, is_group=is_group(thing)) for name, thing in found[:limit]]
+    return {"path": path, "members": page, "after": page[-1]["name"] if found[limit:] else None}
 
 
 def _member(path: str, name: str, thing: Any, *, is_group: bool) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The page, opened in a browser: the token is in no list of processes.
 
 A browser's arguments are for every user of the machine to see. So it is given a file that only its
-owner reads, which leads it to the address.
+owner reads, which leads it to the address. Some browsers are waited for, as they load the page: so
+a thread of its own opens them, and the server answers meanwhile.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import html
 import os
 import tempfile
+import threading
 import webbrowser
 from pathlib import Path
 
@@ -29,16 +31,20 @@ class Opening:
     def open(self, url: str) -> None:
         """Open an address; where it has a token, by a file."""
         if "?" not in url:
-            webbrowser.open(url)
+            _lead(url)
             return
         number, name = tempfile.mkstemp(prefix="engram-", suffix=".html")  # its mode is 0600
         self._file = Path(name)
         with os.fdopen(number, "w", encoding="utf-8") as file:
             file.write(_PAGE.format(url=html.escape(url)))
-        webbrowser.open(self._file.as_uri())
+        _lead(self._file.as_uri())
 
     def close(self) -> None:
         """Remove the file."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.unlink()
+
+
+def _lead(url: str) -> None:
+    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

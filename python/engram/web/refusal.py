@@ -1,12 +1,15 @@
-"""Refusals: what went wrong, as a status of HTTP and as JSON."""
+"""Refusals: what went wrong, as a status of HTTP and as JSON; each is made here."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from starlette.responses import Response
+
 from engram import errors
 from engram.errors import EngramError
+from engram.web import wire
 
 _BY_CLASS: tuple[tuple[type[BaseException], int], ...] = (
     (errors.PoolGoneError, 410),
@@ -54,6 +57,26 @@ class RefusedError(Exception):
 def too_large(what: str, remedy: str) -> RefusedError:
     """Make the refusal of what goes beyond a bound."""
     return RefusedError(413, "TooLarge", what, remedy)
+
+
+def refused(
+    status: int, error: str, message: str, remedy: str = "", headers: dict[str, str] | None = None
+) -> Response:
+    """Make the answer to a request that is not done."""
+    return response(RefusedError(status, error, message, remedy), headers=headers)
+
+
+def response(
+    error: BaseException, query: str | None = None, headers: dict[str, str] | None = None
+) -> Response:
+    """Make the answer that says an error."""
+    status, said = told(error, query)
+    return Response(wire.dumps(said), status, headers, media_type="application/json")
+
+
+def is_known(error: BaseException) -> bool:
+    """Whether an error is a request's own, and not a failure of the server."""
+    return isinstance(error, (RefusedError, *(kind for kind, _ in _BY_CLASS)))
 
 
 def told(error: BaseException, query: str | None = None) -> tuple[int, dict[str, Any]]:

@@ -226,7 +226,7 @@ class Shelf:
         """
         if number not in self._served:
             raise NotFoundError(
-                f"nothing is served as {number!r}: there are {', '.join(self._served)}"
+                f"nothing is served as {number[:40]!r}: there are {', '.join(self._served)}"
             )
         return self._served[number]
 

@@ -2,7 +2,8 @@
 
 **Invariant.** Nothing is answered before all of it is known to be in order: the libraries, the
 page, the address with what it asks for, each pool. What is not is one error, and nothing is left
-open.
+open. At the end, whether by a signal or by `close`, all that looks at pools has ended before these
+are closed; a signal takes effect only then.
 """
 
 from __future__ import annotations
@@ -139,6 +140,7 @@ def serve(
     """
     door.raise_descriptors()
     made, opening = _Made(places, **options), Opening()
+    made.last.callback(opening.close)
 
     def tell() -> None:
         if ready is not None:
@@ -147,7 +149,7 @@ def serve(
             opening.open(made.url)
 
     with contextlib.suppress(KeyboardInterrupt):
-        made.run(tell, opening.close)
+        made.run(tell)
 
 
 class _Made:
@@ -173,7 +175,7 @@ class _Made:
 
         _check_page(app.PAGE)
         password = _checked(host, certificate, key, password_file)
-        self.started, self._ended = threading.Event(), False
+        self.started = threading.Event()
         with contextlib.ExitStack() as undone:
             self._socket = _listening(host, port)
             undone.callback(_closed, self._socket)
@@ -191,32 +193,24 @@ class _Made:
             undone.callback(site.close)
             self._server = _server(site, certificate, key)
             self.url = guard.address_of(access, _shown(host))
-            self._last = undone.pop_all()
+            self.last = undone.pop_all()
+            """What is done at the end, the last first."""
 
-    def run(
-        self,
-        tell: Callable[[], object] | None = None,
-        ended: Callable[[], object] | None = None,
-    ) -> None:
-        """Serve until it is ended or interrupted; `ended` is called before a signal ends all."""
-        self._server.tell, self._server.ended = self._started(tell), ended
-        with self._last:
+    def run(self, tell: Callable[[], object] = lambda: None) -> None:
+        """Serve until it is ended or interrupted; `tell` is called once it answers."""
+
+        def told() -> None:
+            self.started.set()
+            tell()
+
+        self._server.tell = told
+        # uvicorn raises a signal again when its loop has ended: here it waits for the rest, too.
+        with self._server.capture_signals(), self.last:
             _log.info("serving at %s", self.url.partition("?")[0])
             self._server.run(sockets=[self._socket])
 
-    def _started(self, tell: Callable[[], object] | None) -> Callable[[], None]:
-        def told() -> None:
-            self.started.set()
-            if self._ended:
-                self._server.should_exit = True
-            if tell is not None:
-                tell()
-
-        return told
-
     def end(self) -> None:
         """End it, from another thread."""
-        self._ended = True
         self._server.should_exit = True
 
 
@@ -227,26 +221,22 @@ def _server(site: Any, certificate: Any, key: Any) -> Any:
     from engram.web.connection import Connection  # noqa: PLC0415 - it needs uvicorn
 
     class _Uvicorn(uvicorn.Server):
-        """One that says when it answers, and ends streams before it waits for their end."""
+        """One that says when it answers, and ends what it answers before it waits for that."""
 
-        tell: Callable[[], object] | None = None
-        ended: Callable[[], object] | None = None
+        tell: Callable[[], object]
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await self.lifespan.startup()
             doors = [door.Door(each, self._connection, config.ssl) for each in sockets or ()]
             self.servers, self.started = doors, True  # type: ignore[assignment]
-            if self.tell is not None:
-                self.tell()
+            self.tell()
 
         def _connection(self) -> Connection:
             state = self.server_state
             return Connection(config=config, server_state=state, app_state=self.lifespan.state)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            site.hub.close()
-            if self.ended is not None:
-                self.ended()
+            site.end()
             del sockets
             await super().shutdown()  # the socket is closed by who has made it
 
@@ -367,7 +357,7 @@ def _listening(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         made = socket.socket(family, kind, number)
-    except (socket.gaierror, OverflowError) as error:
+    except (OSError, OverflowError) as error:
         raise ArgumentError(
             f"--host {host} with --port {port} is no address here: {error}"
         ) from None

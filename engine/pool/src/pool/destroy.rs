@@ -9,6 +9,7 @@ use super::belongs;
 use crate::namespace;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
+use engram_base::node_files;
 use engram_base::pool_lock::PoolLock;
 use engram_base::user;
 use engram_files::folder::sync_names;
@@ -97,7 +98,9 @@ fn remove_all(path: &Path, file: &PoolFile, devices: &[PathBuf], marker: &Path) 
         fs::remove_dir_all(&namespaces)
             .map_err(|e| Error::os(format!("removing {}", namespaces.display()), &e))?;
     }
-    let _ = fs::remove_file(path.join(emulated::CLOCK_FILE));
+    for name in [emulated::CLOCK_FILE].iter().chain(&node_files::ALL) {
+        let _ = fs::remove_file(path.join(name));
+    }
     sync_names(path)?;
     fs::remove_file(marker).map_err(|e| Error::os(format!("removing {}", marker.display()), &e))
 }
