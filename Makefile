@@ -244,8 +244,7 @@ web-test: $(BIN)/.built $(BIN)/.native web ## All tests of the page, in a browse
 		tests/web/whole.py))
 
 PLATFORMS ?= x86_64 aarch64 x86_64-musl aarch64-musl source
-wheels: $(BIN)/.wheels ## Wheels and source distribution, each tried (an hour; PLATFORMS="x86_64")
-	@test -f python/engram/web/page/index.html || $(MAKE) --silent web
+wheels: $(BIN)/.wheels $(BIN)/.page ## Wheels and sources, each tried (an hour; PLATFORMS=x86_64)
 	$(call step,Building wheels into target/wheels/,env PYTHONPATH=scripts $(BIN)/python -m wheels \
 		$(PLATFORMS) $(ARGS))
 

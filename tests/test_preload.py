@@ -25,6 +25,13 @@ SUITE = native.ROOT / "tests/posix"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="it becomes other users, as root may")
 
 
+def test_tables_that_begin_as_zeros_take_no_room_in_the_librarys_file() -> None:
+    native.need("readelf")
+    told = native.run("readelf", "--sections", "--wide", preloaded.LIBRARY)
+    (data,) = (line.split("]")[1].split() for line in told.splitlines() if " .data " in line)
+    assert int(data[4], 16) < 1 << 20
+
+
 def test_maps_are_those_of_the_kernel(once: native.Once, pool: engram.Pool, home: Path) -> None:
     preloaded.same(once, pool, home, "maps")
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import csv
-import hashlib
 import re
 import subprocess
 import sys
@@ -20,8 +17,10 @@ import native
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-from wheels import archive, audits, notices, platforms
+from wheels import __main__ as program
+from wheels import archive, audits, building, notices, platforms
 from wheels.building import Built
+from wheels.outcomes import FailedError, run
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKSPACE: dict[str, Any] = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]
@@ -33,8 +32,9 @@ def test_the_version_stands_in_one_place() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "version" not in project
     assert "version" in project["dynamic"]
-    told = {each["version"] for each in WORKSPACE["dependencies"].values() if "path" in each}
-    assert told == {version}
+    below = [each for each in WORKSPACE["dependencies"].values() if "path" in each]
+    assert below
+    assert not [each for each in below if "version" in each]
 
 
 def package(name: str, kind: str = "lib") -> dict[str, Any]:
@@ -66,31 +66,64 @@ def test_linked_is_what_is_neither_run_at_the_build_nor_for_tests_alone() -> Non
             "nodes": [{"id": each["id"], "deps": edges.get(each["id"], [])} for each in packages]
         },
     }
-    assert [each["name"] for each in notices.reached(graph)] == ["below", "linked"]
+    reached = notices.reached(graph, {"engram-capi"})
+    assert [each["name"] for each in reached] == ["below", "linked"]
+
+
+def test_musl_wheels_are_said_to_have_no_preload_library() -> None:
+    parts = {name: platform.parts for name, platform in platforms.PLATFORMS.items()}
+    assert {name for name, has in parts.items() if "engram-preload" in has} == {"x86_64", "aarch64"}
 
 
 def test_every_crate_that_is_linked_has_its_licence() -> None:
-    found = dict(notices.crates(notices.linked("x86_64-unknown-linux-gnu")))
+    found = dict(notices.crates(notices.linked(platforms.PLATFORMS["x86_64"])))
     names = {name.split()[0] for name in found}
     assert {"pyo3", "numpy", "fuser", "rustls", "ring", "lz4_flex", "tokio"} <= names
     assert not {"proptest", "cc", "loom", "serde_derive"} & names
-    lmdb = next(said for name, said in found.items() if name.startswith("lmdb-master-sys"))
-    assert any("OpenLDAP Public License" in text for text in lmdb)
-    zstd = next(said for name, said in found.items() if name.startswith("zstd-sys"))
-    assert any("Meta Platforms" in text for text in zstd)
+    said = {name.split()[0]: "\n".join(texts) for name, texts in found.items()}
+    for crate, words in (
+        ("lmdb-master-sys", "OpenLDAP Public License"),
+        ("lmdb-master-sys", "Apache License"),  # its own, of which it has no text
+        ("ring", "fiat-crypto authors"),
+        ("zstd-sys", "Meta Platforms"),
+    ):
+        assert words in said[crate], crate
+    assert "GNU GENERAL PUBLIC LICENSE" not in said["zstd-sys"]
+    assert any("BSD is chosen" in name for name in found)
+
+
+def test_texts_of_a_crate_lie_in_any_folder_and_are_no_sources(tmp_path: Path) -> None:
+    for name in ("LICENSE", "third_party/fiat/LICENSE.md", "src/license.rs", "src/notices.c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    crate = {"name": "whole", "license": "MIT", "manifest_path": str(tmp_path / "Cargo.toml")}
+    assert notices.of_crate(crate) == ["LICENSE", "third_party/fiat/LICENSE.md"]
+
+
+def test_the_list_of_rusts_library_is_plain_text() -> None:
+    name, (text,) = notices.of_rust()
+    assert "the library of Rust" in name
+    assert "gimli" in text
+    assert "<summary" not in text
+    assert notices.plain("<h1>A &amp; B</h1>\n \n\n\n<p>C</p>") == "A & B\n\nC"
 
 
 def test_a_crate_without_a_licence_is_an_error(tmp_path: Path) -> None:
     crate = {"name": "bare", "version": "1", "license": "MIT", "license_file": None}
     crate["manifest_path"] = str(tmp_path / "Cargo.toml")
-    with pytest.raises(notices.NoticeError, match=r"crate bare has no text of its licence \(MIT\)"):
+    with pytest.raises(FailedError, match=r"crate bare has no text of its licence \(MIT\)"):
         notices.crates([crate])
 
 
-def test_a_text_that_many_have_stands_once() -> None:
+def test_a_text_that_many_have_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "PAGE", tmp_path / "THIRD-PARTY.txt")
+    with pytest.raises(FailedError, match="run `make web`"):
+        notices.together([])
+    notices.PAGE.write_text("of the page\n")
     said = notices.together([("one", ["same", "own"]), ("two", ["same"])])
     assert said.count("same") == 1
     assert "one\ntwo\n\nsame" in said
+    assert said.endswith("of the page\n")
 
 
 @pytest.fixture
@@ -114,6 +147,7 @@ def built(tmp_path: Path) -> Built:
         "engram/_engram.abi3.so": (b"natives", 0o755),
         "engram/_native/libengram_preload.so": (b"of a developer", 0o755),
         f"{about}/METADATA": (b"Name: engram\nLicense-File: LICENSE\n\n", 0o644),
+        f"{about}/sboms/engram.cyclonedx.json": (str(ROOT).encode(), 0o644),
     }
     archive.write(bare, members, f"{about}/RECORD")
     return Built(bare, tmp_path / "cluster.so", tmp_path / "libengram_preload.so", prefix)
@@ -131,21 +165,30 @@ def test_a_wheel_has_everything_once_and_no_links(built: Built, tmp_path: Path) 
     assert not {f"{below}/lib/libengram.so", f"{below}/lib/libengram.so.1.2.3"} & set(members)
     metadata = members["engram-1.2.3.dist-info/METADATA"][0].decode()
     assert re.findall(r"License-File: (.*)", metadata) == ["LICENSE", "THIRD-PARTY.txt"]
+    assert not [name for name in members if "/sboms/" in name]
 
 
-def test_record_lists_every_member_with_its_digest(built: Built, tmp_path: Path) -> None:
+def test_record_is_last_and_agrees_with_the_members(built: Built, tmp_path: Path) -> None:
     wheel = archive.assemble(built, "texts", tmp_path / "out")
-    members = archive.read(wheel)
     with zipfile.ZipFile(wheel) as file:
         assert file.namelist()[-1] == "engram-1.2.3.dist-info/RECORD"
-    lines = list(csv.reader(members["engram-1.2.3.dist-info/RECORD"][0].decode().splitlines()))
-    assert {line[0] for line in lines} == set(members)
-    for name, digest, size in lines[:-1]:
-        data = members[name][0]
-        assert len(data) == int(size)
-        told = base64.urlsafe_b64decode(digest.removeprefix("sha256=") + "=")
-        assert told == hashlib.sha256(data).digest()
-    assert lines[-1][1:] == ["", ""]
+    assert list(audits.of_record(wheel)) == []
+
+
+def test_a_member_that_record_does_not_know_as_it_is_is_found(built: Built) -> None:
+    members = archive.read(built.bare)
+    record = "engram-1.2.3.dist-info/RECORD"
+    with zipfile.ZipFile(built.bare, "w") as file:
+        file.writestr("engram/__init__.py", b"other")
+        file.writestr("engram/new.py", b"")
+        file.writestr(record, members[record][0])
+    found = "\n".join(audits.of_record(built.bare))
+    for name in ("engram/__init__.py", "engram/new.py", "engram/_engram.abi3.so"):
+        assert f"{name} is " in found
+
+
+def test_a_digest_is_as_pip_reads_it() -> None:
+    assert archive.digest(b"") == "sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"
 
 
 def test_one_build_gives_one_wheel_byte_by_byte(built: Built, tmp_path: Path) -> None:
@@ -169,18 +212,28 @@ def test_a_wheel_may_ask_for_an_older_c_library_alone(tag: str, older: bool) -> 
     assert audits.is_older(tag, platforms.PLATFORMS["x86_64"].tag) == older
 
 
-def test_what_is_not_stripped_or_names_this_machine_is_found(tmp_path: Path) -> None:
+def test_what_is_not_stripped_is_found(tmp_path: Path) -> None:
     native.need("cc", "readelf")
-    (tmp_path / "a.c").write_text(f'const char *where = "{ROOT}/engine/src/lib.rs";\n')
+    (tmp_path / "a.c").write_text("int nothing;\n")
     shared = ("cc", "-shared", "-fPIC", tmp_path / "a.c", "-o")
     native.run(*shared, tmp_path / "bad.so")
-    found = list(audits.of_files(tmp_path))
-    assert any(".symtab" in line for line in found)
-    assert any(str(ROOT) in line for line in found)
-    (tmp_path / "bad.so").unlink()
-    (tmp_path / "a.c").write_text("int nothing;\n")
     native.run(*shared, tmp_path / "good.so", "-s")
-    assert list(audits.of_files(tmp_path)) == []
+    found = list(audits.of_files(tmp_path))
+    assert found
+    assert all(line.startswith("bad.so is not stripped") for line in found)
+
+
+def test_any_file_that_names_a_folder_of_this_machine_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARGO_HOME", "/elsewhere/of cargo")
+    (tmp_path / "crates.json").write_text(f'"path+file://{ROOT}#engram-python"')
+    (tmp_path / "library.so").write_bytes(b"\x00/elsewhere/of cargo/registry/src/ring\x00")
+    (tmp_path / "innocent.txt").write_text(f"{ROOT}-of-another below{ROOT} /elsewhere/of")
+    assert list(audits.of_files(tmp_path)) == [
+        f"crates.json names {ROOT}, a folder of this machine",
+        "library.so names /elsewhere/of cargo, a folder of this machine",
+    ]
 
 
 def test_a_wheel_that_is_too_large_is_found(tmp_path: Path) -> None:
@@ -201,3 +254,37 @@ def test_an_unknown_platform_is_refused() -> None:
     )
     assert done.returncode == 2
     assert "'riscv64' is no platform: there are x86_64, aarch64" in done.stderr
+
+
+def test_a_step_that_fails_says_why() -> None:
+    with pytest.raises(FailedError, match=r"sh -c .* ended with 3\nno room\n"):
+        run("sh", "-c", "echo no room >&2; exit 3")
+    with pytest.raises(FailedError, match="no-such-program"):
+        run("no-such-program")
+
+
+def test_a_build_that_fails_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if not Path(sys.executable).with_name("maturin").exists():
+        pytest.skip("maturin is missing")
+    for module, name in ((building, "ROOT"), (building, "OUT"), (program, "OUT")):
+        monkeypatch.setattr(module, name, tmp_path)  # where there is no workspace
+    (tmp_path / "engram-0.0.1.tar.gz").write_bytes(b"of a version before")
+    monkeypatch.setattr(sys, "argv", ["wheels", "source", "source"])
+    assert program.main() == 1
+    told = capfd.readouterr().out
+    assert told.count("==> source\n    WRONG: maturin sdist") == 2
+    assert list(tmp_path.glob("*.tar.gz")) == []
+
+
+def test_trying_again_what_is_not_built_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "OUT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["wheels", "--again", "x86_64"])
+    assert program.main() == 0
+    assert f"skipped: {tmp_path} has no *manylinux_2_28_x86_64.whl" in capfd.readouterr().out
+    (tmp_path / "engram-1-cp311-abi3-manylinux_2_28_x86_64.whl").write_bytes(b"no wheel")
+    assert program.main() == 1
+    assert "WRONG" in capfd.readouterr().out

@@ -34,9 +34,9 @@ def main(arguments: list[str]) -> int:
 
 
 def program() -> NoReturn:
-    """Mount, and go on in the background, unless `--foreground` is said."""
+    """Mount, and go on in the background, unless `--foreground` or `--help` is said."""
     words = sys.argv[1:]
-    if "--foreground" in words:
+    if {"--foreground", "--help"}.intersection(words):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
             _engram.serve_mount(words)

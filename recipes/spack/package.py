@@ -1,12 +1,14 @@
 """A recipe of Spack's. Untried: nobody has built a package with it yet.
 
-It takes the folder or the source distribution that ENGRAM_SOURCE names:
+It takes the source distribution that ENGRAM_SOURCE names:
 
     make wheels PLATFORMS=source
     export ENGRAM_SOURCE=$PWD/target/wheels/engram-VERSION.tar.gz
     spack repo create engram-repo && mkdir -p engram-repo/packages/engram
     cp recipes/spack/package.py engram-repo/packages/engram/
-    spack repo add engram-repo && spack install engram
+    spack repo add engram-repo && spack install --no-checksum engram
+
+For a clone, `spack develop --path CLONE engram@local` in an environment takes the clone instead.
 """
 
 import os
@@ -25,7 +27,7 @@ class Engram(PythonPackage):
     license("Apache-2.0")
 
     # A path, and no release with a digest: nothing is published yet.
-    version("local", url=f"file://{SOURCE}", expand=SOURCE.endswith(".tar.gz"))
+    version("local", url=f"file://{SOURCE}")
 
     variant("cluster", default=True, description="The module that joins the pools of many nodes")
     variant("cli", default=True, description="The command engram")

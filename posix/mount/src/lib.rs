@@ -50,8 +50,14 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// Mounts as the arguments of `engram-mount` say, and serves until the end; or, without
-/// `--foreground`, has the same program do so in the background.
+/// `--foreground`, has the same program do so in the background. With `--help` it prints what there
+/// is to say.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<()> {
+    let arguments: Vec<OsString> = arguments.collect();
+    if let Some(help) = arguments::help(&arguments) {
+        println!("{help}");
+        return Ok(());
+    }
     let arguments = Arguments::parse(arguments)?;
     if arguments.foreground { mount(&arguments) } else { background::start(&arguments) }
 }

@@ -46,8 +46,12 @@ static NUMBER: [AtomicU32; NUMBERS] = [const { AtomicU32::new(0) }; NUMBERS];
 /// The highest number that ever was one of ours, and one.
 static HIGHEST: AtomicU32 = AtomicU32::new(0);
 
-/// What an open file is here.
+/// What an open file is here. Nothing is zeros, so that the places of descriptions take no room in
+/// the library's file.
+#[repr(u8)]
 pub enum Body {
+    /// Nobody has the place.
+    Nothing = 0,
     /// A file.
     File(Handle),
     /// A folder.
@@ -60,8 +64,8 @@ pub enum Body {
 
 struct Place {
     users: AtomicU32,
-    /// Whether the body is there; it is made under the lock.
-    body: UnsafeCell<Option<Body>>,
+    /// It is made of what was handed over under the lock.
+    body: UnsafeCell<Body>,
     making: Spin<()>,
 }
 
@@ -70,7 +74,7 @@ struct Place {
 unsafe impl Sync for Place {}
 
 static PLACES: [Place; DESCRIPTIONS] = [const {
-    Place { users: AtomicU32::new(0), body: UnsafeCell::new(None), making: Spin::new(()) }
+    Place { users: AtomicU32::new(0), body: UnsafeCell::new(Body::Nothing), making: Spin::new(()) }
 }; DESCRIPTIONS];
 
 /// An open file, as long as a call goes on.
@@ -148,9 +152,8 @@ impl Held {
     pub fn body(&self) -> Result<&Body> {
         let place = &PLACES[self.number];
         // SAFETY: nobody changes a body while there are users, but from `Handed`, under the lock.
-        if let Some(body) = unsafe { &*place.body.get() }
-            && !matches!(body, Body::Handed)
-        {
+        let body = unsafe { &*place.body.get() };
+        if !matches!(body, Body::Nothing | Body::Handed) {
             return Ok(body);
         }
         // A pool that is opened first has all open that was handed.
@@ -158,13 +161,10 @@ impl Held {
         let _making = place.making.lock();
         // SAFETY: under the lock.
         let body = unsafe { &mut *place.body.get() };
-        if matches!(body, None | Some(Body::Handed)) {
-            *body = Some(self.reopened()?);
+        if matches!(body, Body::Nothing | Body::Handed) {
+            *body = self.reopened()?;
         }
-        match body {
-            Some(body) => Ok(body),
-            None => unreachable!("it was just made"),
-        }
+        Ok(body)
     }
 
     fn reopened(&self) -> Result<Body> {
@@ -212,7 +212,7 @@ impl Drop for Held {
             let _inside = Inside::nested();
             locks::given_up(self, self.description().is_of_one());
             // SAFETY: nobody has it: from zero users there is no way back but a new description.
-            let body = unsafe { (*place.body.get()).take() };
+            let body = unsafe { place.body.get().replace(Body::Nothing) };
             drop(body);
             self.shared.give_up(self.number);
         }
@@ -241,7 +241,7 @@ pub fn add(tree: &Tree, opened: FsOpened, flags: c_int) -> Result<c_int> {
     let place = &PLACES[number];
     drop(keepers::taken_out(number));
     // SAFETY: the description is new, so nobody has the place.
-    unsafe { *place.body.get() = Some(body) };
+    unsafe { *place.body.get() = body };
     place.users.store(1, Ordering::Release);
     let held = Held { number, shared };
     let fd = copied(shared.marker, 0, flags & libc::O_CLOEXEC != 0);
@@ -478,7 +478,7 @@ pub fn take_in(fd: c_int) {
         }
         drop(keepers::taken_out(number));
         // SAFETY: nobody has the place, and no other takes it meanwhile.
-        unsafe { *place.body.get() = Some(Body::Handed) };
+        unsafe { *place.body.get() = Body::Handed };
         place.users.store(1, Ordering::Release);
     }
     raise_highest(fd);

@@ -27,11 +27,13 @@ const ROOM: usize = 4096;
 /// Where the name begins in an entry.
 const NAME_AT: usize = std::mem::offset_of!(dirent, d_name);
 
-/// A stream of a folder.
+/// A stream of a folder. One that is closed is zeros, so that the table takes no room in the
+/// library's file.
 #[repr(align(64))]
 struct Stream {
     taken: AtomicBool,
-    fd: AtomicI32,
+    /// The descriptor and one; 0 when it is closed.
+    number: AtomicI32,
     reading: Spin<Option<Box<Reading>>>,
 }
 
@@ -47,7 +49,7 @@ struct Reading {
 }
 
 static TABLE: [Stream; STREAMS] = [const {
-    Stream { taken: AtomicBool::new(false), fd: AtomicI32::new(-1), reading: Spin::new(None) }
+    Stream { taken: AtomicBool::new(false), number: AtomicI32::new(0), reading: Spin::new(None) }
 }; STREAMS];
 /// Where a free one is looked for next.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -69,14 +71,19 @@ impl Stream {
         };
         NEXT.store(found + 1, Ordering::Relaxed);
         let stream = &TABLE[found];
-        stream.fd.store(fd, Ordering::Relaxed);
+        stream.number.store(fd + 1, Ordering::Relaxed);
         let reading = Reading { entries: vec![0; ROOM], next: 0, end: 0, place };
         *stream.reading.lock() = Some(Box::new(reading));
         std::ptr::from_ref(stream).cast_mut().cast::<DIR>()
     }
 
+    /// The descriptor that it reads; -1 when it is closed.
+    fn fd(&self) -> c_int {
+        self.number.load(Ordering::Relaxed) - 1
+    }
+
     fn held(&self) -> Result<Held> {
-        let held = descriptors::get(self.fd.load(Ordering::Relaxed));
+        let held = descriptors::get(self.fd());
         held.ok_or_else(|| refused(libc::EBADF, "the stream's descriptor was closed"))
     }
 
@@ -115,7 +122,7 @@ impl Stream {
     }
 
     fn close(&self) -> c_int {
-        let fd = self.fd.swap(-1, Ordering::Relaxed);
+        let fd = self.number.swap(0, Ordering::Relaxed) - 1;
         // A signal handler is not to wait for the allocator.
         let inside = Inside::nested();
         drop(self.reading.lock().take());
@@ -405,7 +412,7 @@ interpose! {
         let Some(stream) = ours(folder) else {
             return real!(dirfd(folder: *mut DIR) -> c_int);
         };
-        stream.fd.load(Ordering::Relaxed)
+        stream.fd()
     }
 
     /// The next entry.
