@@ -11,6 +11,7 @@ import signal
 import socket
 import ssl
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from engram import cluster as clusters
 from engram.cluster import certificates, etcds
 from engram.cluster.memory import own_bytes
 from engram.cluster.natives import native
+from engram.cluster.nodes import check_pool
 from engram.errors import (
     ArgumentError,
     BusyError,
@@ -619,6 +621,29 @@ def test_what_can_be_no_node_pool_is_refused_before_an_etcd_is_started(
             assert (ended.code, ended.out) == (kind.exit_code, ""), ended
             assert says in ended.err
     assert not list(state.rglob("*.json"))
+
+
+def test_a_pool_that_another_process_is_making_is_waited_for(home: Path) -> None:
+    path = home / "pool"
+    engram.create(path, "64 MiB").close()
+    (path / "pool.toml").rename(path / "creating.toml")
+    # The other process goes on only once this one has looked.
+    looked = threading.Event()
+
+    def make() -> None:
+        looked.wait(PATIENCE_S)
+        (path / "creating.toml").rename(path / "pool.toml")
+
+    def look(_: float) -> None:
+        looked.set()
+
+    maker = threading.Thread(target=make)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engram.cluster.nodes.time.sleep", look)
+        maker.start()
+        check_pool(path, None)
+    maker.join()
+    assert looked.is_set()
 
 
 @pytest.mark.parametrize("left", ["creating.toml", "destroying.toml", ""])

@@ -37,6 +37,10 @@ _LOOK_S = 0.02
 _WATCH_S = 0.5
 """How often a served pool's files are looked at: only a write would tell that they are gone."""
 _PATIENCE_S = 60.0
+_MAKING_S = 5.0
+"""For so long another process of the host is given to make the pool of both."""
+_CREATING = "creating.toml"
+"""What a pool has while it is made, in place of its description."""
 _STANDS = {
     "waits": "waits: another process of this host serves it",
     "joins": "joins the cluster",
@@ -304,6 +308,7 @@ def check_pool(path: Path, size: str | int | None) -> None:
     if size is not None and parsed(size) == 0:
         raise ArgumentError(f'size {size!r} leaves no room for data: give for example "4 GiB"')
     if path.is_dir():
+        _wait_until_made(path)
         if not (path / POOL_FILE).exists():
             _check_opens(path)
     elif path.exists():
@@ -313,6 +318,13 @@ def check_pool(path: Path, size: str | int | None) -> None:
         )
     elif not path.parent.is_dir():
         raise NotFoundError(f"the folder above {path} does not exist: make it first")
+
+
+def _wait_until_made(path: Path) -> None:
+    """Wait for a pool that another process of the host may be making; it may have died of it."""
+    until = time.monotonic() + _MAKING_S
+    while (path / _CREATING).exists() and time.monotonic() < until:
+        time.sleep(_LOOK_S)
 
 
 def _check_opens(path: Path) -> None:
@@ -329,6 +341,8 @@ def _check_opens(path: Path) -> None:
 def _made_for_good(path: Path, size: str | int | None) -> Iterator[None]:
     """Make the pool if it is not there; where the block fails, take away what was made here."""
     is_ours = not path.exists() and _make(path, size)
+    if not is_ours:
+        _wait_until_made(path)
     try:
         yield
     except BaseException:
