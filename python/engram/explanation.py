@@ -21,6 +21,7 @@ _PLACES = {
     "unindexed": "stored without an index",
     "batch": "of this batch",
     "verified": "that the index was not sure of",
+    "ordered": "for what they are ordered by",
 }
 
 
@@ -64,7 +65,8 @@ class Explanation:
         Every segment of the index: whether its columns were read, why, and by which thread.
     records
         How many objects were judged by their records, by where these were found: "tail", "queue",
-        "unindexed", "batch", "verified" (the index was not sure), "scanned".
+        "unindexed", "batch", "verified" (the index was not sure), "scanned"; and "ordered": how
+        many were read for what they are ordered by.
 
     """
 

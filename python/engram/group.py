@@ -38,7 +38,8 @@ from engram.sharing import Sharing
 
 if TYPE_CHECKING:
     from engram._engram import _New
-    from engram.expression import Expression, Field
+    from engram.expression import Expression, Field, Measure
+    from engram.figures import Figures
     from engram.index import IndexMode
     from engram.index_stats import IndexStats
     from engram.scope import Scope
@@ -603,6 +604,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         *,
         order_by: "str | Field | Sequence[str | Field] | None" = None,
         limit: int | None = None,
+        offset: int | None = None,
+        params: "Mapping[str, Any] | None" = None,
         consistency: Consistency = "strong",
         threads: int | None = None,
         split_on: tuple[str, Any] | None = None,
@@ -628,6 +631,10 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             it, objects come in the order of their ids.
         limit
             How many objects at most.
+        offset
+            How many of the first objects are left out before these; it takes an order.
+        params
+            Values by the names of the query's parameters: `:low` in it is `params["low"]`.
         consistency
             "strong" sees all that is stored. "eventual" takes what waits in the queue of async
             indexing for what the index has of it, and need not read it.
@@ -647,11 +654,71 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If another argument makes no sense.
 
         """
-        asked = Asked(order_by, limit, consistency, threads, merge)
+        asked = Asked(order_by, limit, offset, params, consistency, threads, merge)
         result = ask(self._namespace, self._id, expr, asked)
         if split_on is not None or split_threshold is not None:
             self._hint({"split_on": split_on, "split_threshold": split_threshold})
         return result
+
+    def aggregate(
+        self,
+        figures: "str | Measure | Sequence[str | Measure]",
+        where: "str | Expression | None" = None,
+        *,
+        group_by: "str | Field | Sequence[str | Field] | None" = None,
+        order_by: "str | Field | Measure | Sequence[str | Field | Measure] | None" = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        params: "Mapping[str, Any] | None" = None,
+        consistency: Consistency = "strong",
+        threads: int | None = None,
+    ) -> "Figures":
+        """Work out figures of the objects below this group that a condition is true of.
+
+        ::
+
+            pool.aggregate("count(), mean(temperature) where orbit = 4 group by level")
+            pool.aggregate(engram.attr("temperature").mean(), engram.attr("orbit") == 4).item()
+
+        There are count, min, max, mean, sum and distinct (how many different values there are).
+        They leave out objects that lack the field. `docs/guide/queries.md` has more.
+
+        Parameters
+        ----------
+        figures
+            In the query language, with `where` and `group by` or without; or what `Field.mean`
+            and the others give.
+        where
+            Of which objects; without it, and without one in `figures`, of all.
+        group_by
+            Fields: a row for each group of objects that have the same of them. Objects that lack
+            one form a group, too.
+        order_by
+            Fields of `group_by` and figures, each with " desc" or not; without it, rows are in the
+            order of their groups.
+        limit
+            How many rows at most.
+        offset
+            How many of the first rows are left out before these; it takes an order.
+        params
+            Values by the names of the query's parameters: `:low` in it is `params["low"]`.
+        consistency, threads
+            As those of `query`.
+
+        Raises
+        ------
+        QueryError
+            If the query is ill-formed, or a figure meets values that it cannot be of: text in a
+            mean, texts and numbers in one minimum.
+        ArgumentError
+            If another argument makes no sense.
+
+        """
+        from engram.figures import ask as work_out  # noqa: PLC0415 - seldom asked for
+        from engram.figures import text_of_figures  # noqa: PLC0415
+
+        asked = Asked(order_by, limit, offset, params, consistency, threads)
+        return work_out(self._namespace, self._id, text_of_figures(figures, where, group_by), asked)
 
     def watch(
         self,

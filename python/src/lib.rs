@@ -54,7 +54,7 @@ mod _engram {
         append, codec_name, load_box, reshape, store_box, stored_chunk, stored_nbytes,
     };
     #[pymodule_export]
-    use crate::columns::{attribute_keys_of, columns};
+    use crate::columns::{attribute_keys_of, columns, project};
     #[pymodule_export]
     use crate::error::kinds;
     #[pymodule_export]

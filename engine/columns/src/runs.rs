@@ -29,6 +29,8 @@ mod merge;
 mod packing;
 mod ranked_range;
 mod read;
+mod scatter;
+mod walk;
 mod write;
 
 #[cfg(test)]
@@ -43,6 +45,8 @@ pub use self::check::{check, columns};
 use self::head::RunHead;
 pub use self::merge::merge_some;
 pub use self::read::SortedRuns;
+pub use self::scatter::RowSpan;
+pub use self::walk::{RunEntry, RunWalk};
 use self::write::{Entries, Reference};
 use super::cell::Cell;
 use super::column_key::ColumnKey;

@@ -11,9 +11,10 @@ use super::answer::{Consistency, LeafExplanation, QueryOptions, RecordCounts, Se
 use super::compile::{About, Condition, OrderKey, Plan};
 use super::goal::Goal;
 use super::groups::Groups;
-use super::order::Sorter;
+use super::order::{self, Sorter};
 use super::record::Judge;
 use super::sealed::DirectoryCache;
+use super::totals::Tally;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::{Oid, id_key, id_of_key};
@@ -59,9 +60,24 @@ impl<'a> Search<'a> {
 
     /// The objects found, in the order asked for.
     pub fn oids(&mut self) -> Result<Vec<Oid>> {
+        let mut oids = self.first_oids()?;
+        oids.drain(..self.plan.offset.min(oids.len()));
+        Ok(oids)
+    }
+
+    /// The same, with those that are left out in front.
+    fn first_oids(&mut self) -> Result<Vec<Oid>> {
         let plan = self.plan;
-        if plan.limit == Some(0) {
+        if plan.totals.is_some() {
+            fail!(Query, "{}", plan.other_way());
+        }
+        if plan.limit == Some(0) || plan.limit.is_some_and(|limit| limit <= plan.offset) {
             return Ok(Vec::new());
+        }
+        if let (Some(limit), false) = (plan.limit, plan.order.is_empty())
+            && let Some(first) = self.first(limit)?
+        {
+            return Ok(first);
         }
         let bound = if plan.order.is_empty() { plan.limit } else { None };
         let mut goal = Goal::Oids(Vec::new());
@@ -76,10 +92,9 @@ impl<'a> Search<'a> {
             oids.truncate(plan.limit.unwrap_or(usize::MAX));
             return Ok(oids);
         }
-        let mut sorter = Sorter::new(&plan.order, plan.limit);
-        for oid in oids {
-            self.with_record(oid, |judge, record| sorter.add(judge, oid, record))?;
-        }
+        let mut sorter = Sorter::new(&plan.order, plan.limit).among(&oids);
+        let columns = order::columns(&plan.order).unwrap_or_default();
+        self.tell(&oids, &columns, &mut sorter)?;
         Ok(sorter.finish())
     }
 
@@ -99,7 +114,7 @@ impl<'a> Search<'a> {
             self.reach(&mut goal, None)?;
         }
         let Goal::Count(count) = goal else { unreachable!("it asked for a count") };
-        Ok(count.min(limit))
+        Ok(count.min(limit).saturating_sub(self.plan.offset as u64))
     }
 
     /// How many attributes they have in all.
@@ -143,14 +158,58 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// How many objects there are, found as they would be listed; or how many figures are of.
+    pub fn hits(&mut self) -> Result<u64> {
+        if self.plan.totals.is_some() {
+            return Ok(self.tally()?.objects);
+        }
+        if self.plan.order.is_empty() || self.plan.limit.is_none() {
+            return self.count();
+        }
+        Ok(self.oids()?.len() as u64)
+    }
+
+    /// The figures of the objects found.
+    pub fn tally(&mut self) -> Result<Tally> {
+        let Some(totals) = &self.plan.totals else { fail!(Query, "{}", self.plan.other_way()) };
+        let tally = Tally::new(totals);
+        if !tally.by_columns() {
+            let oids = self.found()?;
+            return self.tally_of(&oids);
+        }
+        let mut goal = Goal::Totals(Box::new(tally));
+        self.reach(&mut goal, None)?;
+        let Goal::Totals(tally) = goal else { unreachable!("it asked for figures") };
+        tally.told(&mut self.judge)
+    }
+
+    /// The figures of these objects.
+    pub fn tally_of(&mut self, oids: &[Oid]) -> Result<Tally> {
+        let Some(totals) = &self.plan.totals else { fail!(Query, "{}", self.plan.other_way()) };
+        let mut tally = Tally::new(totals);
+        for oid in oids {
+            self.with_record(*oid, |judge, record| tally.record(judge, record))?;
+        }
+        tally.told(&mut self.judge)
+    }
+
+    /// Whatever is found, ascending: what figures are of.
+    pub fn found(&mut self) -> Result<Vec<Oid>> {
+        let mut goal = Goal::Oids(Vec::new());
+        self.search(&mut goal, None)?;
+        let Goal::Oids(mut oids) = goal else { unreachable!("it asked for objects") };
+        oids.sort_unstable();
+        Ok(oids)
+    }
+
     /// What a goal says of the objects; with a limit, of those that it leaves.
     pub fn each(&mut self, mut goal: Goal) -> Result<Goal> {
-        if self.plan.limit.is_none() {
+        if self.plan.limit.is_none() && self.plan.offset == 0 {
             self.reach(&mut goal, None)?;
             return Ok(goal);
         }
         for oid in self.oids()? {
-            self.with_record(oid, |_, record| goal.record(oid, record))?;
+            self.with_record(oid, |judge, record| goal.record(judge, oid, record))?;
         }
         Ok(goal)
     }
@@ -158,6 +217,13 @@ impl<'a> Search<'a> {
     /// Looks at every object that there is, in whatever order; with a bound at so many of the least
     /// OIDs at least.
     fn reach(&mut self, goal: &mut Goal, bound: Option<usize>) -> Result<()> {
+        if self.plan.totals.is_some() != matches!(goal, Goal::Totals(_)) {
+            fail!(Query, "{}", self.plan.other_way());
+        }
+        self.search(goal, bound)
+    }
+
+    fn search(&mut self, goal: &mut Goal, bound: Option<usize>) -> Result<()> {
         if matches!(self.plan.node, Condition::Const(false)) {
             return Ok(());
         }
@@ -196,7 +262,7 @@ impl<'a> Search<'a> {
     fn judge_row(&mut self, goal: &mut Goal, oid: Oid, row: &[u8]) -> Result<()> {
         let record = Record::parse(row)?;
         if self.judge.is_true(&self.plan.node, &record)? {
-            goal.record(oid, &record)?;
+            goal.record(&mut self.judge, oid, &record)?;
         }
         Ok(())
     }
@@ -229,7 +295,7 @@ impl<'a> Search<'a> {
     }
 
     /// Judges what no segment has, or has no longer; the OIDs, ascending, that were looked at.
-    fn outside(&mut self, goal: &mut Goal) -> Result<Vec<Oid>> {
+    pub(super) fn outside(&mut self, goal: &mut Goal) -> Result<Vec<Oid>> {
         let peek = self.peek;
         let mut seen = Vec::new();
         for (oid, row) in peek.changed(Table::Objects)? {
@@ -306,6 +372,8 @@ fn bare(node: &Condition) -> Option<bool> {
         Condition::Any(parts) => {
             parts.iter().all(|part| bare(part) == Some(false)).then_some(false)
         }
-        Condition::Leaf(leaf) => matches!(leaf.about, About::Attr(_)).then_some(false),
+        Condition::Leaf(leaf) => {
+            matches!(leaf.about, About::Attr(_) | About::Part(..)).then_some(false)
+        }
     }
 }

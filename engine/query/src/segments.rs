@@ -48,6 +48,7 @@ impl<'a> Search<'a> {
         let (ready, verdicts) = self.decide(&directory)?;
         self.explain_leaves(&ready);
         self.explain_skipped(&directory, &verdicts);
+        goal.prepare(txn, &directory, &verdicts)?;
         let mut order: Vec<usize> = (0..directory.len()).collect();
         order.retain(|place| verdicts[*place] != NONE);
         // Usually they are in order, and then what is found is.
@@ -93,7 +94,7 @@ impl<'a> Search<'a> {
 
     /// What can be said of segments without opening one: each leaf with what the index says of it,
     /// by number; and the verdict on each segment.
-    fn decide(
+    pub(super) fn decide(
         &mut self,
         directory: &[SegmentEntry],
     ) -> Result<(Vec<Option<PreparedLeaf<'a>>>, Vec<u8>)> {
@@ -140,7 +141,7 @@ impl<'a> Search<'a> {
     }
 
     /// Asks records where columns could not tell.
-    fn verify(&mut self, goal: &mut Goal, found: SegmentOutcome) -> Result<()> {
+    pub(super) fn verify(&mut self, goal: &mut Goal, found: SegmentOutcome) -> Result<()> {
         self.counts.verified += found.unsure.len() as u64;
         if let Some(trace) = &mut self.trace {
             trace.push(found.explanation);
@@ -167,7 +168,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    fn explain(&mut self, entry: SegmentEntry, why: &str, hits: u64) {
+    pub(super) fn explain(&mut self, entry: SegmentEntry, why: &str, hits: u64) {
         let Some(trace) = &mut self.trace else { return };
         let (segment, family, objects) = (entry.segment, entry.family, entry.rows);
         let why = why.to_owned();
@@ -181,13 +182,13 @@ impl<'a> Search<'a> {
         });
     }
 
-    fn explain_leaves(&mut self, ready: &[Option<PreparedLeaf<'_>>]) {
+    pub(super) fn explain_leaves(&mut self, ready: &[Option<PreparedLeaf<'_>>]) {
         if self.trace.is_some() {
             self.leaves = ready.iter().flatten().map(|r| r.explain(&self.plan.texts)).collect();
         }
     }
 
-    fn explain_skipped(&mut self, directory: &[SegmentEntry], verdicts: &[u8]) {
+    pub(super) fn explain_skipped(&mut self, directory: &[SegmentEntry], verdicts: &[u8]) {
         if self.trace.is_some() {
             for (entry, _) in directory.iter().zip(verdicts).filter(|(_, v)| **v == NONE) {
                 self.explain(*entry, "no object passes, by its zones", 0);
@@ -211,7 +212,7 @@ fn beyond(goal: &mut Goal, bound: Option<usize>, entry: SegmentEntry) -> bool {
 
 /// Whether names alone say that nothing passes, where groups would have to be judged. Leaves about
 /// names are answered then.
-fn names_rule_out<'t>(
+pub(super) fn names_rule_out<'t>(
     searcher: &Searcher<'_, 't>,
     ready: &[Option<PreparedLeaf<'_>>],
     node: &Condition,
@@ -230,7 +231,7 @@ fn names_rule_out<'t>(
 }
 
 /// Answers the leaves about groups, of which a segment has few.
-fn answer_groups<'t>(
+pub(super) fn answer_groups<'t>(
     groups: &mut Groups<'_>,
     ready: &[Option<PreparedLeaf<'_>>],
     piece: &mut SearchedSegment<'t>,

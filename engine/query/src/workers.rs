@@ -39,8 +39,13 @@ pub(crate) fn search<'t>(
         marks.must.and_not(hidden);
         marks.may.and_not(hidden);
     }
-    goal.hits(piece, &marks.must)?;
+    let left = goal.hits(piece, &marks.must)?;
     marks.may.and_not(&marks.must);
+    if let Some(left) = left {
+        // They pass, and their records say what is asked of them.
+        marks.must.and_not(&left);
+        marks.may.or(&left);
+    }
     let mut unsure = Vec::new();
     piece.segment.oids_at(&marks.may, &mut unsure);
     let explanation = SegmentExplanation {
@@ -90,7 +95,7 @@ pub(crate) fn share(
     let (mut all, mut segments) = (Vec::new(), Vec::new());
     for (theirs, mut found, mut searched) in done {
         if !matches!(theirs, Goal::Bits(_)) {
-            goal.unite(theirs);
+            goal.unite(theirs)?;
         }
         all.append(&mut found);
         segments.append(&mut searched);

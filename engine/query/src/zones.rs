@@ -50,12 +50,12 @@ pub(crate) enum How {
 }
 
 impl How {
-    fn of(about: &About) -> How {
+    pub(crate) fn of(about: &About) -> How {
         match about {
             About::Attr(key) => How::Cells(*key),
             About::Name => How::Cells(NAME),
             About::Group(field) => How::Group(*field),
-            About::Path(_) | About::Builtin(Builtin::Modified) => How::Record,
+            About::Part(..) | About::Path(_) | About::Builtin(Builtin::Modified) => How::Record,
             About::Builtin(builtin) => match builtin {
                 Builtin::Owner => How::Owner,
                 Builtin::Dtype => How::Cells(DTYPE),
@@ -84,7 +84,7 @@ impl How {
 const ENTRIES_PER_RECORD: u64 = 64;
 
 /// Where each segment is in the directory.
-struct DirectoryPlaces<'d> {
+pub(crate) struct DirectoryPlaces<'d> {
     directory: &'d [SegmentEntry],
     /// By number of the segment, from the first on; empty where it is not worth it.
     dense: Vec<u32>,
@@ -92,7 +92,7 @@ struct DirectoryPlaces<'d> {
 
 impl<'d> DirectoryPlaces<'d> {
     /// Prepares for about so many questions.
-    fn new(directory: &'d [SegmentEntry], questions: u64) -> Self {
+    pub(crate) fn new(directory: &'d [SegmentEntry], questions: u64) -> Self {
         const DENSE_MAX: usize = 1 << 20;
         let mut dense = Vec::new();
         let first = directory.first().map_or(0, |entry| entry.segment);
@@ -106,7 +106,7 @@ impl<'d> DirectoryPlaces<'d> {
         DirectoryPlaces { directory, dense }
     }
 
-    fn of(&self, segment: u32) -> Option<usize> {
+    pub(crate) fn of(&self, segment: u32) -> Option<usize> {
         if self.dense.is_empty() {
             return self.directory.binary_search_by_key(&segment, |entry| entry.segment).ok();
         }

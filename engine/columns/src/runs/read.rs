@@ -24,7 +24,7 @@ const BLOCKS_MANY: usize = 4;
 
 /// The runs of a column.
 pub struct SortedRuns<'t> {
-    runs: Vec<SortedRun<'t>>,
+    pub(super) runs: Vec<SortedRun<'t>>,
 }
 
 impl<'t> SortedRuns<'t> {
@@ -80,7 +80,7 @@ pub(super) struct SortedRun<'t> {
     txn: &'t Txn<'t>,
     column: ColumnKey,
     number: Number,
-    head: RunHead<'t>,
+    pub(super) head: RunHead<'t>,
 }
 
 /// The first of the numbers up to `len` that `before` is not true of; it is true of none later.

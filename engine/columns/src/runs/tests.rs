@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::merge::{Limits, merge_within};
-use super::{SortedRuns, append, head_key};
-use crate::cell::Cell;
+use super::{RowSpan, RunEntry, SortedRuns, append, head_key};
+use crate::cell::{Cell, total_order};
 use crate::column_key::OID;
 use crate::range::{Bound, Range};
 use crate::zone::{Zone, ZoneClass};
@@ -157,6 +157,53 @@ pub(super) fn check(
         for ((segment, at, cell), (key, wanted)) in found.iter().zip(wanted) {
             assert_eq!((column, *segment, *at), *key);
             assert!(same(cell, wanted), "{cell:?} instead of {wanted:?}");
+        }
+        if range.low.is_none() && range.high.is_none() {
+            check_scattered(&runs, &found);
+            check_walks(&runs, &found, |segment, at| {
+                alive(segment) && !dead.contains(&(segment, at))
+            });
+        }
+    }
+}
+
+/// Whether scattered numbers are these entries, if they are numbers of one kind.
+fn check_scattered(runs: &SortedRuns<'_>, found: &[(u32, u16, Cell<'static>)]) {
+    const ROWS: usize = 1 << 12;
+    let segments: BTreeSet<u32> = found.iter().map(|(segment, ..)| *segment).collect();
+    let span = |segment: u32| {
+        let place = segments.iter().position(|known| *known == segment)?;
+        Some(RowSpan { start: place * ROWS, rows: ROWS })
+    };
+    let scattered = runs.scatter(&span, segments.len() * ROWS).unwrap();
+    let Some(numbers) = scattered else { return };
+    for (segment, at, cell) in found {
+        let place = span(*segment).unwrap().start + usize::from(*at);
+        assert!(same(&numbers.cell(place), cell), "{:?} for {cell:?}", numbers.cell(place));
+    }
+}
+
+/// Whether walks from both ends come by these entries, and by no others that live, in order.
+fn check_walks(
+    runs: &SortedRuns<'_>,
+    found: &[(u32, u16, Cell<'static>)],
+    lives: impl Fn(u32, u16) -> bool,
+) {
+    for descending in [false, true] {
+        let mut walk = runs.walk(descending).unwrap();
+        let (mut walked, mut before): (Vec<_>, Option<Cell<'_>>) = (Vec::new(), None);
+        while let Some(RunEntry { segment, position, cell }) = walk.next_entry().unwrap() {
+            if let Some(before) = before.replace(cell.clone()) {
+                let order = total_order(&before, &cell);
+                assert!(if descending { order.is_ge() } else { order.is_le() });
+            }
+            walked.extend(lives(segment, position).then_some((segment, position, cell)));
+        }
+        walked.sort_by_key(|(segment, at, _)| (*segment, *at));
+        assert_eq!(walked.len(), found.len());
+        for (walked, found) in walked.iter().zip(found) {
+            assert_eq!((walked.0, walked.1), (found.0, found.1));
+            assert!(same(&walked.2, &found.2));
         }
     }
 }

@@ -15,10 +15,11 @@ use engram_base::error::Result;
 use engram_base::id::{Oid, id_key, id_of_key};
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{ReadTxn, Table};
-use engram_columns::cell::{Cell, total_order};
+use engram_columns::cell::{Cell, indexed, total_order};
 use engram_columns::column_key::{ColumnKey, IndexRow, NAME, is_builtin};
 use engram_columns::segment::bitmap::Bitmap;
 use engram_columns::segment::{Column, Segment};
+use engram_columns::value_kind::ValueKind;
 use engram_columns::zone::{ZoneVerdict, judge_cells};
 use engram_columns::zones::ColumnZones;
 use engram_index::UNINDEXED;
@@ -27,6 +28,7 @@ use engram_index::extract;
 use engram_index::family::Family;
 use engram_index::settings::IndexSettings;
 use engram_index::{queue, tail};
+use engram_records::attrs;
 use engram_records::index_mode::IndexMode;
 use engram_records::object::Record;
 
@@ -193,6 +195,7 @@ impl Walk<'_> {
         let mut cells = Vec::with_capacity(expected.len());
         for (position, oid, record) in &expected {
             cells.push((*position, *oid, extract::cells(record)?));
+            self.kinds(&head, segment, *oid, record)?;
         }
         let rows: Vec<_> = cells
             .iter()
@@ -204,6 +207,25 @@ impl Walk<'_> {
         }
         places.runs.segment(segment, compared);
         self.columns(txn, entry, &head, &rows, &mut places.runs)
+    }
+
+    /// A column that says of which kind its values were says so of this object's, too.
+    fn kinds(
+        &mut self,
+        head: &Segment<'_>,
+        segment: u32,
+        oid: Oid,
+        record: &Record<'_>,
+    ) -> Result<()> {
+        for entry in attrs::entries(record.attrs) {
+            let entry = entry?;
+            let kind = head.column(entry.key)?.and_then(|column| column.kind());
+            let other = kind.is_some() && ValueKind::of_entry(&entry) != kind;
+            if other && indexed(&entry)?.is_some() {
+                self.wrong_cell(oid, segment, entry.key);
+            }
+        }
+        Ok(())
     }
 
     /// The cells of live positions are those of their records.
