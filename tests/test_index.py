@@ -198,15 +198,21 @@ def test_figures_tell_of_groups_keys_and_bytes(home: Path) -> None:
             assert word in repr(stats)
 
 
-def test_hints_of_queries_are_kept_where_the_pool_may_be_written(home: Path) -> None:
-    with engram.create(home / "p", size="32 MiB") as pool:
-        fill(pool, 3)
-        found = pool.query("n < 2", split_on=("n", 1), split_threshold=5, merge=True)
-        assert found.count() == 2
-        assert pool.index_settings == {"split_on": ("n", 1), "split_threshold": 5}
+def test_hints_of_queries_are_seen_to_and_set_nothing(home: Path) -> None:
+    with engram.create(home / "p", size="32 MiB", segment_rows=16, tail_rows=16) as pool:
+        fill(pool, 60)
+        pool.drain_index()
+        kept = pool.index_settings
+        found = pool.query("n < 20", split_on=("n", 20), split_threshold=50, merge=True)
+        assert found.count() == 20
+        pool.drain_index()
+        assert pool.index_settings == kept
+        stats = pool.index_stats()
+        assert (stats.splits, stats.tail) == (1, 0)
+        assert {bound for group in stats.groups for bound in group.bounds} == {"n < 20", "n >= 20"}
     with engram.open(home / "p", mode="r") as pool:
         assert pool.query("n < 2", split_on=("n", 2), merge=True).count() == 2
-        assert pool.index_settings["split_on"] == ("n", 1)
+        assert pool.index_settings == kept
         with pytest.raises(engram.ReadOnlyError):
             pool.drain_index()
         with pytest.raises(engram.ReadOnlyError):
@@ -264,7 +270,7 @@ def test_objects_are_split_at_what_queries_compare_with(pool: engram.Pool) -> No
     assert pool.index_settings == {"split_on": ("day", "2020-01-01")}
     pool.set_index(split_on=("day", b"noon"))
     assert pool.index_settings == {"split_on": ("day", "noon")}
-    pool.query("day > '2019'", split_on=("day", np.datetime64("2019-01-01")))
-    assert pool.index_settings == {"split_on": ("day", "2019-01-01")}
+    assert pool.query("day > '2019'", split_on=("day", np.datetime64("2019-01-01"))).count() == 0
+    assert pool.index_settings == {"split_on": ("day", "noon")}
     with pytest.raises(engram.ArgumentError, match="NaT"):
         pool.set_index(split_on=("day", np.datetime64("NaT")))

@@ -633,11 +633,12 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             indexing for what the index has of it, and need not read it.
         threads
             How many threads search; as many as help, if not given.
-        split_on, split_threshold
-            Hints for the index's layout, kept as settings of this group, as by `set_index`; of no
-            effect in a pool that was opened with mode "r".
-        merge
-            A hint: keep the attributes that the query names together, from the next maintenance on.
+        split_on, split_threshold, merge
+            Hints for the index's layout, which maintenance takes up once, a little after the result
+            is used: split what has a key at a value, such as ("temperature", 0); split what has the
+            query's attributes and more objects than so many full segments; keep these attributes
+            together. No setting changes, and a split leaves both parts a sixteenth of a segment at
+            least. Of no effect in a pool that was opened with mode "r".
 
         Raises
         ------
@@ -647,11 +648,10 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If another argument makes no sense.
 
         """
-        asked = Asked(order_by, limit, consistency, threads, merge)
-        result = ask(self._namespace, self._id, expr, asked)
-        if split_on is not None or split_threshold is not None:
-            self._hint({"split_on": split_on, "split_threshold": split_threshold})
-        return result
+        given = {"split_on": split_on, "split_threshold": split_threshold}
+        hints = {name: hint for name, hint in given.items() if hint is not None}
+        asked = Asked(order_by, limit, consistency, threads, merge, hints=hints)
+        return ask(self._namespace, self._id, expr, asked)
 
     def watch(
         self,
@@ -761,13 +761,6 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         """Create a group below this one; its id."""
         place = (self._namespace, self._id, name)
         return _engram.create_group(*place, attrs=attrs, origin=b"", exist_ok=exist_ok, scope=scope)
-
-    def _hint(self, hints: dict[str, Any]) -> None:
-        """Keep what a query says of the index's layout, unless it is so already."""
-        given = check_settings({name: h for name, h in hints.items() if h is not None})
-        kept = _engram.index_settings(self._namespace, self._id)
-        if self._namespace.writable and not given.items() <= kept.items():
-            _engram.set_index_settings(self._namespace, self._id, kept | given)
 
     def _set_origin(self, origin: bytes) -> None:
         """Replace what an import keeps beside it: JSON, or nothing."""

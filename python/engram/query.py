@@ -17,6 +17,7 @@ from engram.arguments import whole_number
 from engram.errors import ArgumentError, NotFoundError
 from engram.expression import Expression, Field
 from engram.handle import make
+from engram.index import check_settings
 from engram.plain import printable
 from engram.sharing import Moved, move_all
 
@@ -54,6 +55,7 @@ class Asked(NamedTuple):
     threads: int | None = None
     merge: bool = False
     brute_force: bool = False
+    hints: dict[str, Any] | None = None
 
 
 def ask(namespace: _engram.Namespace, group: int, expr: Any, asked: Asked) -> "QueryResult":
@@ -71,6 +73,8 @@ def ask(namespace: _engram.Namespace, group: int, expr: Any, asked: Asked) -> "Q
         asked.merge,
         asked.brute_force,
     )
+    if asked.hints:
+        query = query.hinted(check_settings(asked.hints))
     return QueryResult(namespace, group, query)
 
 

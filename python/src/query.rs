@@ -3,15 +3,16 @@
 
 use engram::query::ast::{Expr, QueryField};
 use engram::query::{ast, parse};
-use engram::{Consistency, Gid, Kind, Oid, QueryOptions};
+use engram::{Consistency, Gid, IndexSettings, Kind, Oid, QueryOptions};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::array::ObjectInfo;
 use crate::error::{Result, argument};
 use crate::explanation::Explanation;
 use crate::group::{Found, facts};
+use crate::index::settings_of;
 use crate::namespace::Namespace;
 
 /// A query, and how it is to be answered.
@@ -45,6 +46,14 @@ impl Query {
         let options =
             QueryOptions { consistency, threads, brute_force, merge, ..QueryOptions::default() };
         Ok(Query { query, options })
+    }
+
+    /// The same with hints for the index's layout, as a dict: `split_on` and `split_threshold`.
+    fn hinted(&self, hints: &Bound<'_, PyDict>) -> Result<Self> {
+        let IndexSettings { split_on, split_threshold, .. } = settings_of(hints)?;
+        let options = QueryOptions { split_on, split_threshold, ..self.options.clone() };
+        options.check()?;
+        Ok(Query { query: self.query.clone(), options })
     }
 
     /// The query in its own language.

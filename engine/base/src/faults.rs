@@ -195,7 +195,14 @@ mod enabled {
         "index.split",
         "index.runs-taken",
         "index.runs-merged",
+        "index.runs-part",
+        "index.runs-headless",
+        "index.runs-joined",
+        "index.runs-given-up",
+        "index.runs-gone",
+        "index.runs-cleared",
         "index.stepped",
+        "index.settled",
         // Forking (P4).
         "fork.leased",
         "fork.announced",
@@ -203,6 +210,7 @@ mod enabled {
         "fork.adopted",
         "fork.opened",
         // Closing.
+        "close.sealed",
         "close.given-back",
         "close.marked",
         "close.catalog",

@@ -30,6 +30,9 @@ use engram_columns::segment::{AttributeGroup, GroupKind, SegmentLayout};
 /// The most families that the keys of a tag's objects may form.
 const ROOTS_MAX: usize = 64;
 
+/// How many leaves get segments of their own however few their objects are.
+const LEAVES_FEW: usize = 4;
+
 /// The most keys that a family gives groups to; it counts twice as many.
 const KEYS_MAX: usize = 1024;
 
@@ -226,6 +229,27 @@ impl Families {
             };
         }
         fail!(Corrupt, "the families below {from} of tag {:#x} form a loop", self.tag)
+    }
+
+    /// How many leaves are below a family, which may be one itself.
+    pub(crate) fn leaves_below(&self, id: u32) -> Result<usize> {
+        let (mut leaves, mut open) = (0, vec![id]);
+        while let Some(id) = open.pop() {
+            match &self.get(id)?.split {
+                Some(split) if leaves + open.len() <= self.all.len() => {
+                    open.extend([split.low, split.high]);
+                }
+                _ => leaves += 1,
+            }
+        }
+        Ok(leaves)
+    }
+
+    /// Whether so many new objects of a family are too few for the leaves below it to get a segment
+    /// each, of so many objects on average. A few leaves get theirs all the same.
+    pub(crate) fn are_few(&self, id: u32, objects: u64, for_each: usize) -> Result<bool> {
+        let leaves = self.leaves_below(id)?;
+        Ok(leaves > LEAVES_FEW && objects < (leaves * for_each) as u64)
     }
 
     /// Whether a split there would part what belongs to a leaf, as far as the splits above it say.

@@ -35,7 +35,7 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 /// Columns that a segment of several rows has at most.
 pub(crate) const COLUMNS_USUAL: usize = 4096;
 /// Built-in columns that each object has.
-const COLUMNS_BUILTIN: usize = 10;
+pub(crate) const COLUMNS_BUILTIN: usize = 10;
 /// Rows from which a family of fixed groups decides which of its keys are nearly unique.
 const SAMPLE_ROWS: usize = 32;
 
@@ -236,7 +236,7 @@ impl Sealing<'_, '_> {
                     root
                 }
             };
-            for (leaf, rows) in self.by_leaf(from, objects, rows)? {
+            for (leaf, rows) in self.by_leaf(from, objects, rows, origin)? {
                 let (signatures, all) = by_leaf.entry(leaf).or_default();
                 signatures.push((keys.to_vec(), rows.len() as u64));
                 all.extend(rows);
@@ -263,14 +263,17 @@ impl Sealing<'_, '_> {
         Ok(())
     }
 
-    /// Objects below a family by their leaf.
+    /// Objects below a family by their leaf. New ones that are few for so many leaves stay with the
+    /// family that was split, in one segment; maintenance brings more of them to the leaves later.
     fn by_leaf(
         &self,
         from: u32,
         objects: &Extracted,
         rows: Vec<u32>,
+        origin: Origin,
     ) -> Result<BTreeMap<u32, Vec<u32>>> {
-        if self.families.get(from)?.is_leaf() {
+        let few = || self.families.are_few(from, rows.len() as u64, self.settings.leaf_rows());
+        if self.families.get(from)?.is_leaf() || origin == Origin::New && few()? {
             return Ok(BTreeMap::from([(from, rows)]));
         }
         let mut by_leaf: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

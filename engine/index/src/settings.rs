@@ -39,7 +39,7 @@ pub struct IndexSettings {
     pub attributes_per_group: Option<u32>,
     /// Whether attribute groups may change.
     pub policy: Option<Policy>,
-    /// How many segments an attribute group has before it is split by value.
+    /// How many full segments' worth of objects a family has before it is split by value.
     pub split_threshold: Option<u32>,
     /// Split here: objects whose attribute is below the value, and the others.
     pub split_on: Option<(String, Literal)>,
@@ -65,7 +65,7 @@ pub struct Effective {
     pub attributes_per_group: usize,
     /// Whether attribute groups may change.
     pub policy: Policy,
-    /// The segments that an attribute group has before it is split by value.
+    /// The full segments' worth of objects that a family has before it is split by value.
     pub split_threshold: usize,
     /// Where to split, if somebody has said so: at this value of this attribute.
     pub split_on: Option<(String, Literal)>,
@@ -79,6 +79,29 @@ pub struct Effective {
     pub merge_overlap: u32,
     /// The objects that the queue has before a commit drains a part.
     pub queue_max: usize,
+}
+
+impl Effective {
+    /// The objects that a family has before it is split by value: full segments are counted, not
+    /// those that there are, or small ones would split what is small.
+    pub(crate) fn split_rows(&self, threshold: usize) -> u64 {
+        (threshold as u64).saturating_mul(self.segment_rows as u64)
+    }
+
+    /// The fewest objects of a half for which a family is split because it is large.
+    pub(crate) fn child_rows(&self) -> u64 {
+        (self.segment_rows as u64 / 2).max(1)
+    }
+
+    /// The fewest objects of a half for which a family is split because a query asks for it.
+    pub(crate) fn hinted_rows(&self) -> u64 {
+        (self.segment_rows as u64 / 16).max(1)
+    }
+
+    /// The fewest objects, on average, for which a leaf gets a segment of its own.
+    pub(crate) fn leaf_rows(&self) -> usize {
+        (self.segment_rows / 64).max(1)
+    }
 }
 
 impl IndexSettings {
@@ -120,8 +143,8 @@ impl IndexSettings {
         }
     }
 
-    /// Whether they say more than when to index.
-    fn says_layout(&self) -> bool {
+    /// Whether they say more than when to index: a group with such settings is a tag.
+    pub fn says_layout(&self) -> bool {
         let when = IndexSettings { mode: self.mode, queue_max: self.queue_max, ..Self::default() };
         *self != when
     }

@@ -32,7 +32,7 @@ pub struct QueryOptions {
     /// on: what is below the value, and the others.
     pub split_on: Option<(String, Literal)>,
     /// A hint: have families of objects with an attribute that the query names split by value, from
-    /// the next maintenance on, where they have more segments than this.
+    /// the next maintenance on, where they have more objects than so many full segments.
     ///
     /// No hint changes an answer, nor groups whose policy is fixed; and a process that may only
     /// read gives none.
@@ -135,8 +135,10 @@ pub struct SegmentExplanation {
 pub struct RecordCounts {
     /// By brute force.
     pub scanned: u64,
-    /// In the tail.
+    /// In the tail: by their records, or by cells that this process has kept of them.
     pub tail: u64,
+    /// Records of the tail that were read for this. What was read once is kept as cells.
+    pub tail_read: u64,
     /// In the queue.
     pub queue: u64,
     /// Of mode `none`.
@@ -152,6 +154,7 @@ impl RecordCounts {
     pub fn add(&mut self, other: &RecordCounts) {
         self.scanned += other.scanned;
         self.tail += other.tail;
+        self.tail_read += other.tail_read;
         self.queue += other.queue;
         self.unindexed += other.unindexed;
         self.batch += other.batch;

@@ -16,6 +16,7 @@
 //! | `compile` | keys as numbers, paths as groups and names |
 //! | `record`, `groups`, `table` | the truth: an object judged by its record and its groups |
 //! | `run`, `goal`, `order` | one search, what is asked of it, and in which order |
+//! | `tail` | what no segment has yet, in columns that a process keeps |
 //! | `segments`, `zones` | which segments need not be opened |
 //! | `sealed`, `eval`, `workers` | the others: columns become bitmaps, in several threads |
 //! | `answer` | options, and how a query was answered |
@@ -41,6 +42,7 @@ pub mod run;
 pub mod sealed;
 mod segments;
 pub mod table;
+mod tail;
 mod words;
 mod workers;
 mod zones;

@@ -91,10 +91,15 @@ impl<'a> Judge<'a> {
                 let path = self.groups.path_of(record.parent, record.name)?;
                 Ok(predicate.cell(&Cell::Text(path.into())))
             }
-            About::Builtin(Builtin::Owner) => Ok(self.users.test(predicate, record.owner)),
+            About::Builtin(Builtin::Owner) => Ok(self.is_owner(predicate, record.owner)),
             About::Builtin(builtin) => Ok(predicate.cell(&builtin_cell(record, *builtin)?)),
             About::Group(field) => self.groups.judge(leaf, *field, record.parent),
         }
+    }
+
+    /// Whether a test is true of an owner.
+    pub(crate) fn is_owner(&mut self, predicate: &Predicate, uid: u32) -> bool {
+        self.users.test(predicate, uid)
     }
 
     /// What an object is ordered by; `None` where it lacks that.
@@ -136,7 +141,7 @@ pub(crate) fn seen_attrs<'r>(record: &Record<'r>) -> &'r [u8] {
 }
 
 /// The attribute, as queries see it.
-fn attr<'r>(record: &Record<'r>, key: KeyId) -> Result<Option<Cells<'r>>> {
+pub(crate) fn attr<'r>(record: &Record<'r>, key: KeyId) -> Result<Option<Cells<'r>>> {
     for entry in attrs::entries(seen_attrs(record)) {
         let entry = entry?;
         if entry.key == key {
@@ -147,7 +152,7 @@ fn attr<'r>(record: &Record<'r>, key: KeyId) -> Result<Option<Cells<'r>>> {
 }
 
 /// A built-in field that the record alone has.
-fn builtin_cell(record: &Record<'_>, builtin: Builtin) -> Result<Cell<'static>> {
+pub(crate) fn builtin_cell(record: &Record<'_>, builtin: Builtin) -> Result<Cell<'static>> {
     let shape = || extract::shape(record);
     Ok(match builtin {
         Builtin::Owner => Cell::Int(i64::from(record.owner)),

@@ -17,10 +17,10 @@ use super::sealed::DirectoryCache;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::{Oid, id_key, id_of_key};
-use engram_catalog::Table;
 use engram_catalog::meta::meta_u64;
+use engram_catalog::{Growth, Table};
 use engram_columns::cell::Cell;
-use engram_index::{UNINDEXED, queue, tail};
+use engram_index::{UNINDEXED, queue};
 use engram_ops::overlay::peek::Peek;
 use engram_records::attrs::KeyId;
 use engram_records::index_mode::IndexMode;
@@ -33,6 +33,7 @@ pub struct Search<'a> {
     pub(super) judge: Judge<'a>,
     pub(super) options: &'a QueryOptions,
     pub(super) directories: &'a DirectoryCache,
+    pub(super) growth: Option<&'a Growth>,
     /// How many records were judged, by where they were found.
     pub counts: RecordCounts,
     /// What became of each segment, where somebody wants to know.
@@ -53,8 +54,14 @@ impl<'a> Search<'a> {
         directories: &'a DirectoryCache,
     ) -> Self {
         let (judge, counts) = (Judge::new(groups), RecordCounts::default());
-        let (trace, leaves, threads) = (None, Vec::new(), 1);
-        Search { peek, plan, judge, options, directories, counts, trace, leaves, threads }
+        let (growth, trace, leaves, threads) = (None, None, Vec::new(), 1);
+        Search { peek, plan, judge, options, directories, growth, counts, trace, leaves, threads }
+    }
+
+    /// Lets the search ask which objects commits have changed.
+    #[must_use]
+    pub fn told_by(self, growth: Option<&'a Growth>) -> Self {
+        Search { growth, ..self }
     }
 
     /// The objects found, in the order asked for.
@@ -243,9 +250,7 @@ impl<'a> Search<'a> {
             let queued = queue::all(self.peek.txn())?;
             self.counts.queue = self.judge_listed(queued, goal, &mut seen)?;
         }
-        let mut not_sealed = seen.clone();
-        let tail = tail::all(self.peek.txn())?;
-        self.counts.tail = self.judge_listed(tail, goal, &mut not_sealed)?;
+        self.judge_tail(goal, &seen)?;
         self.unindexed(goal, &seen)?;
         Ok(seen)
     }

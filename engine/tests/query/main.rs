@@ -10,6 +10,7 @@ mod index_keys;
 mod index_peers;
 mod index_queue;
 mod index_settings;
+mod index_tail;
 mod index_verify;
 mod naive;
 mod query_answers;

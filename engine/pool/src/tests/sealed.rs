@@ -22,7 +22,7 @@ use engram_records::object::{NewObject, Placement};
 /// Seals up to so many objects of the tail, with a key in runs; whether there were any.
 fn seal(changes: &mut Changes<'_>, segment: u32, rows: usize, key: u32) -> Result<bool> {
     let txn = changes.txn();
-    let oids = tail::take(txn, rows)?;
+    let oids = tail::take(txn, rows, usize::MAX)?;
     let mut objects = Extracted::default();
     for oid in &oids {
         objects.push(*oid, txn.get(Table::Objects, &id_key(*oid))?.unwrap())?;

@@ -30,6 +30,11 @@ pub struct IndexRuntime {
 }
 
 impl IndexRuntime {
+    /// Whether a query has asked for something that was not seen to yet.
+    pub(crate) fn asks(&self) -> bool {
+        self.state.is_asked()
+    }
+
     /// What a forked child begins with: no thread, and nobody at work.
     pub(crate) fn forget(&self) {
         self.state.forget();

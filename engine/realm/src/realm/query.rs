@@ -115,6 +115,8 @@ fn run<T>(
 ) -> Result<T> {
     let _operation = operation!(DEBUG, "query", text = %query);
     options.check()?;
+    // A snapshot stays as it is.
+    let growth = if realm.at().is_none() { realm.bell()? } else { None };
     peek(realm, |peek| {
         let mut groups = Groups::new(peek, realm.root(), groups(realm)).of(realm.scope());
         let mut key_id = |key: &str| keys::key_at(&realm.core, peek.txn(), key);
@@ -123,7 +125,8 @@ fn run<T>(
             realm.asked(&plan, options, peek)?;
         }
         let directories = directories(realm);
-        ask(&mut Search::new(peek, &plan, groups, options, directories), peek)
+        let search = Search::new(peek, &plan, groups, options, directories);
+        ask(&mut search.told_by(growth.as_deref()), peek)
     })
 }
 
