@@ -190,6 +190,7 @@ mod enabled {
         "index.rewritten",
         "index.dropped",
         "index.families-dropped",
+        "index.recounted",
         "index.regrouped",
         "index.taken-back",
         "index.split",

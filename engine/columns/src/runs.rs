@@ -42,7 +42,7 @@ pub use self::check::decode;
 pub use self::check::{check, columns};
 use self::head::RunHead;
 pub use self::merge::merge_some;
-pub use self::read::SortedRuns;
+pub use self::read::{RunPiece, SortedRuns};
 use self::write::{Entries, Reference};
 use super::cell::Cell;
 use super::column_key::ColumnKey;

@@ -114,12 +114,31 @@ impl Family {
                 Err(place) => self.keys.insert(place, (*key, objects)),
             }
         }
+        self.forget_rarest();
+    }
+
+    fn forget_rarest(&mut self) {
         if self.keys.len() > 2 * KEYS_MAX {
             self.keys.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
             self.keys.truncate(KEYS_MAX);
             self.keys.sort_unstable_by_key(|(key, _)| *key);
             self.forget_groups();
         }
+    }
+
+    /// Every attribute that its row names.
+    pub fn named(&self) -> impl Iterator<Item = ColumnKey> + '_ {
+        let counted = self.keys.iter().map(|(key, _)| *key);
+        let placed = self.groups.iter().flat_map(|group| group.columns.iter().copied());
+        counted.chain(placed).chain(self.split.iter().map(|split| split.key))
+    }
+
+    /// Counts anew: so many objects, and how many of them have each key. Keys that none has are
+    /// forgotten.
+    pub(crate) fn recount(&mut self, keys: BTreeMap<ColumnKey, u64>, objects: u64) {
+        (self.keys, self.objects) = (keys.into_iter().collect(), objects);
+        self.forget_rarest();
+        self.forget_groups();
     }
 
     /// How its next segment is laid out. Runs are for segments of a lasting size: small ones, soon

@@ -38,7 +38,7 @@
 //! | [`tail`] | what is not sealed yet |
 //! | `seal`, [`extract`] | records as rows of segments |
 //! | [`directory`], [`family`] | the segments that there are, and the families they belong to |
-//! | [`queue`], [`maintain`] | draining and maintenance, one step in a transaction |
+//! | [`queue`], [`maintain`], `renew` | draining and maintenance, one step in a transaction |
 //! | [`settings`], [`hints`] | what programs and queries wish for |
 //! | `state` | [`IndexState`]: what one process remembers between its commits |
 //! | [`stats`] | how the index lies, in figures |
@@ -53,6 +53,7 @@ pub mod hints;
 pub mod maintain;
 pub(crate) mod mode_cache;
 pub mod queue;
+pub(crate) mod renew;
 pub(crate) mod seal;
 pub mod settings;
 pub(crate) mod split;

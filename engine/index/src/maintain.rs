@@ -6,7 +6,9 @@
 //! so that dying between two leaves work to do, and nothing to mend.
 //!
 //! 1. *Seal* the tail once it has `tail_rows`.
-//! 2. *Drop* segments without live rows, families that were merged away, those of deleted tags.
+//! 2. *Drop* segments without live rows, families that were merged away, those of deleted tags,
+//!    and those to which nothing belongs; *count* anew what most of a family's objects had that
+//!    have gone (see `renew`).
 //! 3. *Merge* runs: every rewrite of segments adds runs, and a query looks into each.
 //! 4. *Unite* small segments of a family: all of them, once they fill a segment or are
 //!    [`SMALL_MAX`], or [`TINY_MAX`] of them are tiny. So each object is read a few times on its
@@ -22,6 +24,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::directory::{self, SegmentEntry, live_oids};
 use super::family::{Families, Family};
 use super::hints::Hint;
+use super::renew;
 use super::seal::{self, COLUMNS_USUAL, Origin, seal, settings_of};
 use super::settings::{self, Effective};
 use super::split;
@@ -65,6 +68,8 @@ pub enum Step {
     Regrouped,
     /// Runs of sorted values became one.
     MergedRuns,
+    /// A family has forgotten what its objects had that are gone.
+    Recounted,
 }
 
 /// Seals the tail, if it is as long as it may be, or `all` of it.
@@ -165,6 +170,9 @@ impl TagFamilies {
             step!("index.families-dropped");
             return Ok(Some(Step::Dropped));
         }
+        if let Some(step) = self.renew(txn)? {
+            return Ok(Some(step));
+        }
         let ids: Vec<u32> = self.families.all.keys().copied().collect();
         for id in &ids {
             if let Some((segments, step)) = self.rewrite(txn, *id, dead)? {
@@ -193,6 +201,22 @@ impl TagFamilies {
                 step!("index.split");
                 return Ok(Some(Step::Split));
             }
+        }
+        Ok(None)
+    }
+
+    /// Has families forget what is gone, but where groups are fixed.
+    fn renew(&mut self, txn: &mut WriteTxn<'_>) -> Result<Option<Step>> {
+        if self.settings.policy == settings::Policy::Fixed {
+            return Ok(None);
+        }
+        if renew::drop_empty(&mut self.families, txn, &self.segments)? {
+            step!("index.families-dropped");
+            return Ok(Some(Step::Dropped));
+        }
+        if renew::recount(&mut self.families, txn, &self.segments)? {
+            step!("index.recounted");
+            return Ok(Some(Step::Recounted));
         }
         Ok(None)
     }

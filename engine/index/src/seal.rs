@@ -5,6 +5,11 @@
 //! transaction); when it ends, each has one. Objects that came to the index just now are placed by
 //! their keys; those of a segment that is rewritten stay in their family.
 //!
+//! Objects of one tag share families with those of another that has them laid out in the same way:
+//! a thousand groups with settings of their own, all alike, need no thousand segments. They lie
+//! under the tag that came first. When its settings change, those of the others come under another
+//! from then on; what is sealed stays where it is.
+//!
 //! Small segments are united without a look at the records: their columns say all that there is to
 //! say of a live object, or the queue says that they do not.
 
@@ -101,6 +106,7 @@ fn seal_objects(
 ) -> Result<usize> {
     let mut by_tag: BTreeMap<Gid, Vec<u32>> = BTreeMap::new();
     let (mut parent, mut tag, mut sealed) = (0, 0, 0);
+    let mut shared = SharedTags::default();
     let mut rows = Vec::with_capacity(objects.len());
     for at in 0..objects.len() as u32 {
         if objects.keys(objects.key_set(at)).len() + COLUMNS_BUILTIN > COLUMNS_MAX {
@@ -113,7 +119,7 @@ fn seal_objects(
             parent = objects.parent(at);
             let own = match origin {
                 Origin::Family { tag, .. } => tag,
-                Origin::New => settings::at(&mut txn.rows(), parent)?.1,
+                Origin::New => shared.of(txn, root, parent)?,
             };
             if own != tag {
                 by_tag.entry(tag).or_default().append(&mut rows);
@@ -133,6 +139,51 @@ fn seal_objects(
         }
     }
     Ok(sealed)
+}
+
+/// Under which tags objects are sealed, within one transaction.
+#[derive(Default)]
+struct SharedTags {
+    /// Layouts with the tags under which they lie, once somebody has asked.
+    known: Option<Vec<(Effective, Gid)>>,
+}
+
+impl SharedTags {
+    /// The tag for what is in a group: the first of those that have objects laid out as there.
+    fn of(&mut self, txn: &mut WriteTxn<'_>, root: Gid, group: Gid) -> Result<Gid> {
+        let (settings, tag) = settings::at(&mut txn.rows(), group)?;
+        if tag == 0 {
+            return Ok(0);
+        }
+        let known = match &mut self.known {
+            Some(known) => known,
+            none => none.insert(known_layouts(txn, root)?),
+        };
+        let layout = settings.layout();
+        if let Some((_, tag)) = known.iter().find(|(known, _)| *known == layout) {
+            return Ok(*tag);
+        }
+        known.push((layout, tag));
+        Ok(tag)
+    }
+}
+
+/// The layout of what has no tag, and those of the tags that have families and are still there.
+fn known_layouts(txn: &mut WriteTxn<'_>, root: Gid) -> Result<Vec<(Effective, Gid)>> {
+    let mut layouts = vec![(settings::at(&mut txn.rows(), root)?.0.layout(), 0)];
+    let mut next = 1_u64;
+    loop {
+        let row = txn.seek(Table::IndexFamilies, &next.to_be_bytes())?.next()?;
+        let Some(tag) = row.and_then(|(key, _)| key.first_chunk()) else { return Ok(layouts) };
+        let tag = Gid::from_be_bytes(*tag);
+        match settings::at(&mut txn.rows(), tag) {
+            Ok((settings, _)) => layouts.push((settings.layout(), tag)),
+            Err(error) if error.kind() == Kind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let Some(after) = tag.checked_add(1) else { return Ok(layouts) };
+        next = after;
+    }
 }
 
 /// Makes one segment of small ones of a leaf, from their columns alone. Whether it did: segments

@@ -14,9 +14,9 @@
 //! | `ast`, `display` | what a query says; the language again |
 //! | `predicate`, `like` | what a comparison means |
 //! | `compile` | keys as numbers, paths as groups and names |
-//! | `record`, `groups`, `table` | the truth: an object judged by its record and its groups |
+//! | `record`, `groups`, `tree` | the truth: an object judged by its record and its groups |
 //! | `run`, `goal`, `order` | one search, what is asked of it, and in which order |
-//! | `segments`, `zones` | which segments need not be opened |
+//! | `segments`, `zones`, `sieves` | which segments need not be opened |
 //! | `sealed`, `eval`, `workers` | the others: columns become bitmaps, in several threads |
 //! | `answer` | options, and how a query was answered |
 
@@ -40,7 +40,8 @@ pub(crate) mod record;
 pub mod run;
 pub mod sealed;
 mod segments;
-pub mod table;
+mod sieves;
+pub mod tree;
 mod words;
 mod workers;
 mod zones;

@@ -18,12 +18,22 @@ use engram_base::id::Oid;
 use engram_base::mutex::lock;
 use engram_columns::segment::{Bitmap, Segment};
 
+/// So many threads at most.
+pub(crate) const THREADS_MAX: usize = 64;
+
 /// What a segment left open, and what became of it.
 pub(crate) struct SegmentOutcome {
     /// Objects that only their records can judge.
     pub unsure: Vec<Oid>,
     /// What became of the segment.
     pub explanation: SegmentExplanation,
+}
+
+impl SegmentOutcome {
+    /// Whether the segment was searched for nothing.
+    pub(crate) fn is_vain(&self) -> bool {
+        self.explanation.hits == 0 && self.unsure.is_empty()
+    }
 }
 
 /// Searches one segment.
@@ -132,7 +142,7 @@ fn list(threads: usize, oids: &mut Vec<Oid>, hits: &[(usize, Segment<'_>, Bitmap
 }
 
 /// Runs the same work in so many threads, this one among them; returns the result of each.
-fn side_by_side<T: Send>(
+pub(crate) fn side_by_side<T: Send>(
     threads: usize,
     work: &(dyn Fn(usize) -> Result<T> + Sync),
 ) -> Result<Vec<T>> {

@@ -4,6 +4,7 @@
 mod common;
 
 mod index_any;
+mod index_churn;
 mod index_full;
 mod index_hints;
 mod index_keys;
@@ -14,6 +15,8 @@ mod index_verify;
 mod naive;
 mod query_answers;
 mod query_any;
+mod query_groups;
 mod query_merged;
 mod query_names;
+mod query_points;
 mod query_sealed;

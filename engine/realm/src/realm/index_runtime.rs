@@ -8,7 +8,7 @@ use crate::realm::drainer::Drainer;
 use crate::realm::failure::KnownFailure;
 use engram_index::IndexState;
 use engram_query::sealed::DirectoryCache;
-use engram_query::table::GroupCache;
+use engram_query::tree::GroupCache;
 
 /// What is remembered of the index.
 #[derive(Default)]

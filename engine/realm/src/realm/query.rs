@@ -23,7 +23,7 @@ use engram_query::compile::{Plan, compile};
 use engram_query::groups::Groups;
 use engram_query::run::Search;
 use engram_query::sealed::DirectoryCache;
-use engram_query::table::GroupCache;
+use engram_query::tree::GroupCache;
 use engram_records::object::Record;
 
 /// See [`Realm::query_attribute_keys`].

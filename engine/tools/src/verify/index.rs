@@ -27,6 +27,7 @@ use engram_index::extract;
 use engram_index::family::Family;
 use engram_index::settings::IndexSettings;
 use engram_index::{queue, tail};
+use engram_records::attrs::KeyId;
 use engram_records::index_mode::IndexMode;
 use engram_records::object::Record;
 
@@ -40,14 +41,14 @@ struct IndexedObjects {
 
 impl Walk<'_> {
     /// The index agrees with the records.
-    pub(super) fn index(&mut self, txn: &ReadTxn<'_>) -> Result<()> {
+    pub(super) fn index(&mut self, txn: &ReadTxn<'_>, keys: &HashSet<KeyId>) -> Result<()> {
         let mut places = IndexedObjects {
             tail: self.tail(txn),
             queue: queue::all(txn)?.into_iter().collect(),
             sealed: HashMap::new(),
             runs: Expected::default(),
         };
-        let families = self.families(txn)?;
+        let families = self.families(txn, keys)?;
         let segments = directory::all(txn)?;
         for entry in &segments {
             if !families.contains(&entry.family) {
@@ -81,13 +82,18 @@ impl Walk<'_> {
         all.into_iter().collect()
     }
 
-    fn families(&mut self, txn: &ReadTxn<'_>) -> Result<HashSet<u32>> {
+    /// The families, which name no attribute key without a name.
+    fn families(&mut self, txn: &ReadTxn<'_>, keys: &HashSet<KeyId>) -> Result<HashSet<u32>> {
         let mut ids = HashSet::new();
         let mut cursor = txn.seek(Table::IndexFamilies, &[])?;
         while let Some((key, row)) = cursor.next()? {
             match Family::parse(key, row) {
                 Ok(family) => {
                     ids.insert(family.id);
+                    if let Some(key) = family.named().find(|key| !is_known(keys, *key)) {
+                        let id = family.id;
+                        self.problem(format!("family {id} has the unknown attribute key {key}"));
+                    }
                 }
                 Err(error) => self.problem(error),
             }
@@ -287,4 +293,9 @@ fn same_cell(a: Option<&Cell<'_>>, b: Option<&Cell<'_>>) -> bool {
         (Some(a), Some(b)) => total_order(a, b).is_eq(),
         (a, b) => a.is_none() && b.is_none(),
     }
+}
+
+/// Whether a column is built in, or of an attribute key that has a name.
+fn is_known(keys: &HashSet<KeyId>, column: ColumnKey) -> bool {
+    is_builtin(column) || keys.contains(&column)
 }
