@@ -111,12 +111,17 @@ def _time(when: np.datetime64) -> Item:
 
 
 def literal_items(value: Any) -> list[Item]:
-    """Give what a literal may be compared as: a text also as the time that it names."""
+    """Give what a literal may be compared as: a text also as the times that it names."""
     if not isinstance(value, str):
         return [Item("number", value)]
     found = [Item("text", value)]
-    if re.fullmatch(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?)?)?", value):
-        found.append(_time(np.datetime64(value.replace(" ", "T"))))
+    if re.fullmatch(r"\d{4}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?)?)?)?", value):
+        first = np.datetime64(value.replace(" ", "T"))
+        if np.datetime_data(first.dtype)[0] in {"Y", "M", "D"}:  # the whole of it
+            next_ns = _time(first + 1).value
+            found.append(Item("time", range(_time(first).value, next_ns)))
+        else:
+            found.append(_time(first))
     return found
 
 
@@ -153,7 +158,14 @@ _TEXTUAL: dict[str, Callable[[str, str], bool]] = {
 
 def _compared(item: Item, operator: str, literal: Any) -> bool:
     alike = [known.value for known in literal_items(literal) if known.kind == item.kind]
-    return any(_COMPARE[operator](item.value, known) for known in alike)
+    return any(_COMPARE[operator](*_beside(item.value, known)) for known in alike)
+
+
+def _beside(value: Any, known: Any) -> tuple[Any, Any]:
+    """Give two things that compare as a value and a literal do: a range equals all in it."""
+    if isinstance(known, range):
+        return (0, 0) if value in known else (value, known[0])
+    return value, known
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypedDict, final
+from typing import Any, Literal, NoReturn, Self, TypeAlias, TypedDict, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -81,6 +81,7 @@ __all__ = [
     "maintain",
     "members",
     "memory_limits",
+    "named_in_vain",
     "names",
     "names_of",
     "object_info",
@@ -99,6 +100,7 @@ __all__ = [
     "put_blob",
     "read",
     "read_blob",
+    "refuse_name",
     "reindex",
     "rename",
     "reshape",
@@ -554,6 +556,9 @@ class Query:
     def count_attributes(self, namespace: Namespace, group: int) -> int: ...
     def attribute_keys(self, namespace: Namespace, group: int) -> list[tuple[str, int]]: ...
     def explain(self, namespace: Namespace, group: int) -> Explanation: ...
+
+def named_in_vain(query: Query, namespace: Namespace) -> list[tuple[int, str, bool]]: ...
+def refuse_name(condition: str, order: str, of_group: bool, key: str, message: str) -> NoReturn: ...
 
 @final
 class Watch:

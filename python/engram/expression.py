@@ -99,8 +99,10 @@ class Field:
 
     `==`, `!=`, `<`, `<=`, `>` and `>=` with a value give an `Expression`, as the methods do. A
     value is a number, a `str`, bytes (UTF-8), a `bool`, a `datetime64`, `datetime` or `date` (UTC
-    unless it says otherwise), or numpy's scalar of one. A comparison is false for an object that
-    lacks the field, and where the types are unlike.
+    unless it says otherwise), or numpy's scalar of one. A `datetime64` is an instant, whatever its
+    unit: `datetime64("2017")` is when 2017 begins. A `date` is the whole day, and a `str` may name
+    a day, a month or a year. A comparison is false for an object that lacks the field, and where
+    the types are unlike.
 
     Raises
     ------
@@ -312,7 +314,7 @@ def _value(value: object) -> str:
         case bool() | np.bool_():
             return "true" if value else "false"
         case np.datetime64() | dt.date():
-            return _quoted(_instant(value))
+            return _quoted(_time(value))
         case np.timedelta64():
             pass
         case int() | np.integer():
@@ -351,8 +353,14 @@ def _float(value: float) -> str:
     return repr(value)
 
 
+def _time(value: np.datetime64 | dt.date) -> str:
+    """Write a time for a comparison: a `datetime64` is an instant, and only a `date` a day."""
+    text = _instant(value)
+    return text if isinstance(value, dt.date) or "T" in text else f"{text}T00"
+
+
 def _instant(value: np.datetime64 | dt.date) -> str:
-    """Write an instant as the language reads it."""
+    """Write an instant as the language reads it; without its time of day if that is midnight."""
     if value != value:  # noqa: PLR0124 - what NaT is
         raise ArgumentError("NaT is equal to nothing: no comparison with it is ever true")
     if isinstance(value, dt.datetime) and value.tzinfo is not None:

@@ -608,6 +608,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         split_on: tuple[str, Any] | None = None,
         split_threshold: int | None = None,
         merge: bool = False,
+        strict: bool = False,
     ) -> QueryResult:
         """Find the objects below this group, at any depth, that a condition is true of.
 
@@ -638,16 +639,25 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             effect in a pool that was opened with mode "r".
         merge
             A hint: keep the attributes that the query names together, from the next maintenance on.
+        strict
+            Refuse a query that names an attribute which no object of the namespace has (for
+            `group.x`, no group above one), instead of warning of it.
 
         Raises
         ------
         QueryError
-            If the query is ill-formed; with a caret under the place, and what was expected.
+            If the query is ill-formed; with a caret under the place, and what was expected. With
+            `strict`, if it names an attribute that nothing has.
         ArgumentError
             If another argument makes no sense.
 
+        Warns
+        -----
+        EngramWarning
+            If the query names an attribute that nothing has; with the nearest key there is.
+
         """
-        asked = Asked(order_by, limit, consistency, threads, merge)
+        asked = Asked(order_by, limit, consistency, threads, merge, strict=truth("strict", strict))
         result = ask(self._namespace, self._id, expr, asked)
         if split_on is not None or split_threshold is not None:
             self._hint({"split_on": split_on, "split_threshold": split_threshold})

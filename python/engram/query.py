@@ -54,6 +54,9 @@ class Asked(NamedTuple):
     threads: int | None = None
     merge: bool = False
     brute_force: bool = False
+    strict: bool = False
+    by_hand: bool = True
+    """Whether somebody wrote the query who is told of a key that nothing has."""
 
 
 def ask(namespace: _engram.Namespace, group: int, expr: Any, asked: Asked) -> "QueryResult":
@@ -62,8 +65,9 @@ def ask(namespace: _engram.Namespace, group: int, expr: Any, asked: Asked) -> "Q
         raise ArgumentError(
             f'consistency {asked.consistency!r} is unknown: use "strong" or "eventual"'
         )
+    text = text_of(expr)
     query = _engram.Query(
-        text_of(expr),
+        text,
         None if asked.order_by is None else order_text(asked.order_by),
         None if asked.limit is None else whole_number("limit", asked.limit, 0),
         asked.consistency == "eventual",
@@ -71,7 +75,22 @@ def ask(namespace: _engram.Namespace, group: int, expr: Any, asked: Asked) -> "Q
         asked.merge,
         asked.brute_force,
     )
+    check_names(namespace, query, text, asked)
     return QueryResult(namespace, group, query)
+
+
+def check_names(
+    namespace: _engram.Namespace, query: _engram.Query, text: str, asked: Asked
+) -> None:
+    """Tell the caller's caller's caller of attributes that a query names and nothing has."""
+    if not asked.by_hand:
+        return
+    in_vain = _engram.named_in_vain(query, namespace)
+    if in_vain:
+        from engram import naming  # noqa: PLC0415 - only for queries that name what nothing has
+
+        order = "" if asked.order_by is None else order_text(asked.order_by)
+        naming.tell(namespace, (text, order), in_vain, 5, strict=asked.strict)
 
 
 def text_of(expr: Any) -> str:

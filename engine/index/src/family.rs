@@ -22,7 +22,7 @@ use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::Gid;
 use engram_catalog::meta::meta_u64;
-use engram_catalog::{Table, WriteTxn};
+use engram_catalog::{Table, Txn, WriteTxn};
 use engram_columns::cell::{Cell, compare};
 use engram_columns::column_key::ColumnKey;
 use engram_columns::segment::{AttributeGroup, GroupKind, SegmentLayout};
@@ -35,6 +35,8 @@ const KEYS_MAX: usize = 1024;
 
 /// The row of `meta` with the next family's number.
 const NEXT_FAMILY: &[u8] = b"next_family";
+/// The rows of `meta` with what was done to families that are forgotten ([`Past`]).
+const PAST: [&[u8]; 3] = [b"past_seals", b"past_splits", b"past_merges"];
 
 /// A split by value: below `at`, or without a value that compares, is `low`.
 #[derive(Clone, Debug)]
@@ -246,9 +248,11 @@ impl Families {
         Ok(true)
     }
 
-    /// Forgets a family to which nothing belongs.
+    /// Forgets a family to which nothing belongs. What was done to it stays counted.
     pub(crate) fn remove(&mut self, txn: &mut WriteTxn<'_>, id: u32) -> Result<()> {
-        self.all.remove(&id);
+        if let Some(family) = self.all.remove(&id) {
+            Past::load(txn)?.with(&family).save(txn)?;
+        }
         self.changed.retain(|changed| *changed != id);
         txn.delete(Table::IndexFamilies, &codec::key(self.tag, id))?;
         Ok(())
@@ -260,6 +264,37 @@ impl Families {
             if let Some(family) = self.all.get(&id) {
                 txn.put(Table::IndexFamilies, &codec::key(self.tag, id), &family.encode())?;
             }
+        }
+        Ok(())
+    }
+}
+
+/// How often anything was done to families that are forgotten since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Past {
+    pub seals: u64,
+    pub splits: u64,
+    pub merges: u64,
+}
+
+impl Past {
+    pub(crate) fn load(txn: &Txn<'_>) -> Result<Self> {
+        let count = |name| meta_u64(txn.get(Table::Meta, name)?);
+        let [seals, splits, merges] = PAST.map(count);
+        Ok(Past { seals: seals?, splits: splits?, merges: merges? })
+    }
+
+    fn with(self, family: &Family) -> Self {
+        Past {
+            seals: self.seals + family.seals,
+            splits: self.splits + family.splits,
+            merges: self.merges + family.merges,
+        }
+    }
+
+    fn save(self, txn: &mut WriteTxn<'_>) -> Result<()> {
+        for (name, count) in PAST.into_iter().zip([self.seals, self.splits, self.merges]) {
+            txn.put(Table::Meta, name, &count.to_le_bytes())?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 //!
 //! | module | what it offers |
 //! |---|---|
-//! | `parse`, `lex`, `number`, `words`, `fault` | from the language to `ast`, and what to say of errors |
+//! | `parse`, `lex`, `number`, `words`, `fault`, `naming` | from the language to `ast`, and what to say of errors |
 //! | `ast`, `display` | what a query says; the language again |
 //! | `predicate`, `like` | what a comparison means |
 //! | `compile` | keys as numbers, paths as groups and names |
@@ -32,6 +32,7 @@ pub mod goal;
 pub mod groups;
 mod lex;
 mod like;
+mod naming;
 mod number;
 pub mod order;
 mod parse;
@@ -45,4 +46,5 @@ mod words;
 mod workers;
 mod zones;
 
+pub use naming::error_at;
 pub use parse::{NESTING_MAX, QUERY_BYTES_MAX, parse};

@@ -97,6 +97,9 @@ def query(
     eventual: Annotated[
         bool, typer.Option("--eventual", help="Take queued objects as the index has them.")
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse attributes that nothing has.")
+    ] = False,
     partial: Annotated[
         bool,
         typer.Option("--partial", help="Of a cluster: do without nodes that do not answer."),
@@ -117,9 +120,9 @@ def query(
     )
     consistency: Literal["strong", "eventual"] = "eventual" if eventual else "strong"
     with opened(pool, namespace) as (_, root):
-        found = group_below(root, below).query(
-            expression, order_by=order_by, limit=limit, consistency=consistency, threads=threads
-        )
+        given: Any = {"order_by": order_by, "limit": limit, "threads": threads, "strict": strict}
+        with terminal.noting():
+            found = group_below(root, below).query(expression, consistency=consistency, **given)
         if export is not None:
             _export(found, export, json=json)
         else:

@@ -88,7 +88,9 @@ fn scalar(kind: u8, size: u32, order: u8, data: &[u8]) -> Value {
 fn value() -> impl Strategy<Value = Value> {
     let nanosecond = engram::dtype::Unit::Nanosecond;
     let time = DType::Scalar { kind: b'M', order: b'<', size: 8, unit: Some((nanosecond, 1)) };
-    let times = prop::sample::select(vec![0_i64, 1, 86_400_000_000_000, 1_504_224_001_000_000_000]);
+    let day = 86_400_000_000_000_i64;
+    let times = [0, 1, day, 31 * day - 1, 31 * day, 1_504_224_001_000_000_000];
+    let times = prop::sample::select(times.to_vec());
     let int = prop::sample::select(INTS.to_vec());
     let float = prop::sample::select([FLOATS.as_slice(), &[f64::NAN]].concat());
     prop_oneof![
@@ -143,7 +145,9 @@ fn literal() -> impl Strategy<Value = Literal> {
         3 => prop::sample::select(FLOATS.to_vec()).prop_map(Literal::Float),
         1 => Just(Literal::Big(u64::MAX)),
         4 => text().prop_map(Literal::Text),
-        1 => prop::sample::select(vec!["1970-01-02", "2017-09-01T00:00:01", "a/b", "ab/a"])
+        1 => prop::sample::select(vec!["1970", "1970-01", "1970-01-02", "2017-09-01T00:00:01"])
+            .prop_map(|text| Literal::Text(text.to_owned())),
+        1 => prop::sample::select(vec!["a/b", "ab/a"])
             .prop_map(|text| Literal::Text(text.to_owned())),
     ]
 }

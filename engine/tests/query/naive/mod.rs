@@ -159,12 +159,15 @@ fn field(known: &Known, field: &QueryField) -> Option<Plain> {
     }
 }
 
-/// The instants that the generator's strings name.
-fn instant(text: &str) -> Option<i64> {
+/// The first and the last instant that the generator's strings name.
+fn instants(text: &str) -> Option<(i64, i64)> {
+    const DAY: i64 = 86_400_000_000_000;
     match text {
-        "1970-01-01" => Some(0),
-        "1970-01-02" => Some(86_400_000_000_000),
-        "2017-09-01T00:00:01" => Some(1_504_224_001_000_000_000),
+        "1970" => Some((0, 365 * DAY - 1)),
+        "1970-01" => Some((0, 31 * DAY - 1)),
+        "1970-01-01" => Some((0, DAY - 1)),
+        "1970-01-02" => Some((DAY, 2 * DAY - 1)),
+        "2017-09-01T00:00:01" => Some((1_504_224_001_000_000_000, 1_504_224_001_000_000_000)),
         _ => None,
     }
 }
@@ -190,7 +193,10 @@ fn order(a: &Plain, b: &Plain) -> Option<Option<Ordering>> {
         (Plain::Float(a), Plain::Int(b)) => Some(a.partial_cmp(&(*b as f64))),
         (Plain::Text(a), Plain::Text(b)) => Some(Some(a.cmp(b))),
         (Plain::Time(a), Plain::Time(b)) => Some(Some(a.cmp(b))),
-        (Plain::Time(a), Plain::Text(b)) => instant(b).map(|b| Some(a.cmp(&b))),
+        (Plain::Time(a), Plain::Text(b)) => instants(b).map(|(first, last)| {
+            let inside = (first..=last).contains(a);
+            Some(if inside { Ordering::Equal } else { a.cmp(&first) })
+        }),
         _ => None,
     }
 }
