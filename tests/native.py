@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,7 +147,7 @@ def ranks(
     options: Sequence[str] = (),
     env: dict[str, str] | None = None,
 ) -> str:
-    """Run a program of MPI with so many ranks; give what they said."""
+    """Run a program of MPI with so many ranks; give what they said, one rank after the other."""
     need("mpirun")
     root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
     settings = {
@@ -154,8 +155,14 @@ def ranks(
         "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
         **(env or {}),
     }
-    command = ("mpirun", *root, *options, "-n", str(count), program, *arguments)
-    return run(*command, env=settings)
+    # mpirun passes on what it reads of each rank, which may be less than a line.
+    with tempfile.TemporaryDirectory() as folder:
+        kept = ("--output-filename", folder)
+        run("mpirun", *root, *kept, *options, "-n", str(count), program, *arguments, env=settings)
+        return "".join(
+            Path(folder, "1", f"rank.{rank:0{len(str(count - 1))}}", "stdout").read_text("utf-8")
+            for rank in range(count)
+        )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from cluster.etcd import why_not
 from cluster.operator import PATIENCE_S, Operator, told, wait_for
 from engram import cluster as clusters
 from engram.cluster import etcds, members
-from engram.errors import ArgumentError, CoordinatorError
+from engram.errors import ArgumentError, CoordinatorError, NodeAwayError
 from shell import COMMAND, run
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ def test_an_etcd_of_three_is_asked_for() -> None:
 
 
 def done(what: str, work: Callable[[], Any]) -> None:
-    """Do something, once the members of etcd that are left have chosen who leads them."""
+    """Do something, once the members of etcd have chosen who leads, and the nodes found it."""
 
     def goes() -> bool:
         try:
             work()
-        except CoordinatorError:
+        except (CoordinatorError, NodeAwayError):
             return False
         return True
 
