@@ -1,8 +1,8 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
 # bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster
-# bench-start evaluate hot versus crash power stage-crash corrupt cluster cluster-faults simulate
-# model miri fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 fmt web
-# web-lint web-test wheels clean help. Each sets up what it needs.
+# bench-start evaluate evaluate-databases hot versus crash power stage-crash corrupt cluster
+# cluster-faults simulate model miri fuzz install docs docs-serve docs-links lint layers supply
+# msrv aarch64 fmt web web-lint web-test wheels clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -26,9 +26,9 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 
 .PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
 	bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster \
-	bench-start evaluate hot versus crash power stage-crash corrupt cluster cluster-faults \
-	simulate model miri fuzz install docs docs-serve docs-links lint layers supply msrv aarch64 \
-	fmt web web-lint web-test wheels clean
+	bench-start evaluate evaluate-databases hot versus crash power stage-crash corrupt cluster \
+	cluster-faults simulate model miri fuzz install docs docs-serve docs-links lint layers supply \
+	msrv aarch64 fmt web web-lint web-test wheels clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -97,6 +97,12 @@ evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure 
 		$(PARTS:%=--only %) --out bench/results/evaluation.json $(ARGS))
 	$(call step,Drawing into docs/images/,$(BIN)/python -m bench.evaluation.plots \
 		bench/results/evaluation.json docs/images)
+
+DATABASES := bench/results/databases.json docs/evaluation-databases.md \
+	docs/images/evaluation-databases.png
+evaluate-databases: $(BIN)/.built $(BIN)/.peers ## The same beside DuckDB and SQLite (30 minutes; 2)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.databases $(ARGS))
+	@case "$(ARGS)" in "") $(BIN)/python -m bench.databases.pages $(DATABASES);; esac
 
 hot: $(BIN)/.built $(BIN)/.peers ## A dozen ratios beside those that landed last (a minute)
 	$(call step,Measuring what is felt first,$(BIN)/python -W ignore::UserWarning -m bench.hot $(ARGS))

@@ -16,7 +16,7 @@ from bench import report
 from bench.evaluation import asking, building, reading
 from bench.kernels import lines as kernels
 from bench.kernels import serialization
-from bench.own import chunks, files, large, modes, opening, pair, rust, small
+from bench.own import chunks, files, large, modes, opening, pair, pauses, rust, small
 from bench.setting import Setting
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ LINES: dict[str, Callable[[Setting], Iterator[Line]]] = {
     "growth": rust.growth,
     "open": opening.lines,
     "pair": pair.lines,
+    "pauses": pauses.lines,
     "files": files.lines,
     "chunks": chunks.lines,
     "queries": asking.asked,

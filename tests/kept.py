@@ -18,6 +18,7 @@ import lzma
 import os
 import stat
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +165,9 @@ def told(pool: Any) -> dict[str, Any]:
         space = pool.namespaces[name]
         members = {"": _member(space)}
         space.visititems(lambda path, member, into=members: into.update({path: _member(member)}))
-        answers = {text: sorted(space.query(text).paths()) for text in QUERIES}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # not every pool has every attribute
+            answers = {text: sorted(space.query(text).paths()) for text in QUERIES}
         mode = oct(pool.namespaces.info(name).mode)
         found[name] = {"mode": mode, "size": space.size, "members": members, "answers": answers}
         settings = {path: _settings(member) for path, member in _groups(space)}

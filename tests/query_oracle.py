@@ -8,6 +8,7 @@ query language.
 from __future__ import annotations
 
 import datetime as dt
+import fractions
 import math
 import re
 from dataclasses import dataclass
@@ -111,12 +112,17 @@ def _time(when: np.datetime64) -> Item:
 
 
 def literal_items(value: Any) -> list[Item]:
-    """Give what a literal may be compared as: a text also as the time that it names."""
+    """Give what a literal may be compared as: a text also as the times that it names."""
     if not isinstance(value, str):
         return [Item("number", value)]
     found = [Item("text", value)]
-    if re.fullmatch(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?)?)?", value):
-        found.append(_time(np.datetime64(value.replace(" ", "T"))))
+    if re.fullmatch(r"\d{4}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?)?)?)?", value):
+        first = np.datetime64(value.replace(" ", "T"))
+        if np.datetime_data(first.dtype)[0] in {"Y", "M", "D"}:  # the whole of it
+            next_ns = _time(first + 1).value
+            found.append(Item("time", range(_time(first).value, next_ns)))
+        else:
+            found.append(_time(first))
     return found
 
 
@@ -153,7 +159,14 @@ _TEXTUAL: dict[str, Callable[[str, str], bool]] = {
 
 def _compared(item: Item, operator: str, literal: Any) -> bool:
     alike = [known.value for known in literal_items(literal) if known.kind == item.kind]
-    return any(_COMPARE[operator](item.value, known) for known in alike)
+    return any(_COMPARE[operator](*_beside(item.value, known)) for known in alike)
+
+
+def _beside(value: Any, known: Any) -> tuple[Any, Any]:
+    """Give two things that compare as a value and a literal do: a range equals all in it."""
+    if isinstance(known, range):
+        return (0, 0) if value in known else (value, known[0])
+    return value, known
 
 
 @dataclass(frozen=True)
@@ -230,6 +243,37 @@ class Test(Condition):
 
 
 @dataclass(frozen=True)
+class Denied(Condition):
+    """A test with "not" within: the field is there, and the test is not true of it."""
+
+    test: Test
+
+    def holds(self, thing: Thing, root: str) -> bool:
+        return self.test.field in thing.fields and not self.test.holds(thing, root)
+
+    def __str__(self) -> str:
+        field = written(self.test.field)
+        if self.test.operator == "exists":
+            return f"not {field} is null and {field} is null"
+        return str(self.test).replace(f"{field} ", f"{field} not ", 1)
+
+
+@dataclass(frozen=True)
+class Null(Condition):
+    """A field is there, or not."""
+
+    field: str
+    wanted: bool
+
+    def holds(self, thing: Thing, root: str) -> bool:
+        del root
+        return (self.field in thing.fields) is self.wanted
+
+    def __str__(self) -> str:
+        return f"{written(self.field)} is {'not ' if self.wanted else ''}null"
+
+
+@dataclass(frozen=True)
 class Under(Condition):
     """In a group, at any depth."""
 
@@ -280,8 +324,9 @@ def written(field: str) -> str:
     if field.startswith("@"):
         return field
     head, key = ("group.", field[6:]) if field.startswith("group.") else ("", field)
+    key, dot, part = key.partition(".")
     plain = _BARE.fullmatch(key) and key.lower() not in _WORDS
-    return head + (key if plain else "`" + key.replace("`", "``") + "`")
+    return head + (key if plain else "`" + key.replace("`", "``") + "`") + dot + part
 
 
 def literal_text(literal: Any) -> str:
@@ -336,7 +381,17 @@ def _thing(member: Any, path: str, chain: list[tuple[str, dict[str, Any]]]) -> T
         fields |= {f"group.{key}": (value_of(value),) for key, value in attrs.items()}
     if info.index != "none":
         fields |= {key: (value_of(value),) for key, value in member.attrs.items()}
+        fields |= _parts(member.attrs.items())
     return Thing(member.oid, fields, tuple(path for path, _ in chain))
+
+
+def _parts(attrs: Iterable[tuple[str, Any]]) -> dict[str, tuple[Value, ...]]:
+    """Give the fields of attributes whose dtype is a structure."""
+    return {
+        f"{key}.{name}": (value_of(np.asarray(value)[name]),)
+        for key, value in attrs
+        for name in getattr(getattr(value, "dtype", None), "names", None) or ()
+    }
 
 
 def text_of(thing: Thing, field: str) -> str:
@@ -400,6 +455,43 @@ def attribute_counts(all_things: list[Thing], oids: Iterable[int]) -> dict[str, 
     for thing in all_things:
         if thing.oid in wanted:
             for key in thing.fields:
-                if not key.startswith(("@", "group.")):
+                if not key.startswith("@") and "." not in key:
                     counts[key] = counts.get(key, 0) + 1
     return dict(sorted(counts.items(), key=lambda pair: pair[0].encode()))
+
+
+def figures(
+    all_things: list[Thing], condition: Condition, root: str, by: tuple[str, ...], field: str
+) -> dict[tuple[Any, ...], tuple[int, int, float | None]] | None:
+    """Give, for each group, how many there are, how many have a field, and the mean of numbers.
+
+    None where a value cannot be in a mean, or in the key of a group.
+    """
+    groups: dict[tuple[Any, ...], list[Thing]] = {} if by else {(): []}
+    for thing in all_things:
+        if root not in thing.parents or not condition.holds(thing, root):
+            continue
+        key = tuple(_order_item(thing, each) for each in by)
+        if any(item is not None and item[0] == _RANKS["other"] for item in key):
+            return None
+        groups.setdefault(key, []).append(thing)
+    made: dict[tuple[Any, ...], tuple[int, int, float | None]] = {}
+    for key, members in groups.items():
+        items = [_order_item(thing, field) for thing in members]
+        there = [item for item in items if item is not None]
+        if any(rank not in {_RANKS["number"], _RANKS["nan"]} for rank, _ in there):
+            return None
+        numbers = [math.nan if value is None else value for _, value in there]
+        mean = None if not numbers else _mean(numbers)
+        made[key] = (len(members), len(there), mean)
+    return made
+
+
+def _mean(numbers: list[Any]) -> float:
+    if any(math.isnan(n) or math.isinf(n) for n in numbers):
+        return float(sum(float(n) for n in numbers))
+    whole = sum(fractions.Fraction(n) for n in numbers)
+    try:
+        return float(whole) / len(numbers)
+    except OverflowError:
+        return math.copysign(math.inf, whole)

@@ -76,6 +76,25 @@ def test_order_limit_part_and_namespace_are_options(path: Path) -> None:
     assert "no group" in wrong.err
 
 
+def test_figures_offsets_and_parameters_are_taken(path: Path) -> None:
+    ended = run("query", path, "count(), mean(t), max(label) group by group.orbit")
+    assert ended.code == 0
+    rows = [line.split() for line in ended.out.splitlines()]
+    assert rows[0] == ["group.orbit", "count()", "mean(t)", "max(label)"]
+    assert rows[1:] == [["4", "5", "-1.0", "n4"], ["-", "1", "-", "-"]]
+    told = json.loads(run("query", path, "sum(t), count() where t < 0", "--json").out)
+    assert told == [{"sum(t)": -6.0, "count()": 3}]
+    refused = run("query", path, "count()", "--paths")
+    assert refused.code == engram.ArgumentError.exit_code
+    assert "--paths is of objects, and the query gives figures" in refused.err
+    words = ("query", path, "t < :low and label != :label", "--order-by", "t desc", "--paths")
+    given = ("--param", "low=2", "--param", "label=n1")
+    assert run(*words, *given, "--offset", "1", "--limit", "2").out == "run/a3\nrun/a2\n"
+    assert "no parameter label was given" in run(*words, "--param", "low=2").err
+    assert "gives no value" in run(*words, "--param", "low").err
+    assert "there is none: give order_by" in run("query", path, "--offset", "1").err
+
+
 def test_an_ill_formed_query_is_shown_with_a_caret(path: Path) -> None:
     ended = run("query", path, "t < 3 and and")
     assert ended.code == engram.QueryError.exit_code == 15

@@ -293,6 +293,14 @@ def test_a_query_finds_what_lies_on_all_nodes_in_one_order(rig: Rig) -> None:
             expected = hits.paths()
         assert hits.paths() == expected, (expr, order_by, limit)
         assert hits.missing == {}
+    later = cluster.query("n >= :least order by n limit 5 offset 3", params={"least": 2})
+    assert later.paths() == single.query("n >= 2", order_by="n", limit=5, offset=3).paths()
+    assert (
+        cluster.query(None, order_by="n", offset=4).paths()
+        == (single.query(order_by="n").paths()[4:])
+    )
+    with pytest.raises(engram.QueryError, match="a cluster's query finds objects"):
+        cluster.query("count() group by kind")
     by_path = {each["path"]: each for each in told}
     for hit in cluster.query("n < 20"):
         each = by_path[hit.path]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 import engram
 from engram.index import MODES
+from engram.index_stats import AttributeGroup, row_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -198,15 +201,21 @@ def test_figures_tell_of_groups_keys_and_bytes(home: Path) -> None:
             assert word in repr(stats)
 
 
-def test_hints_of_queries_are_kept_where_the_pool_may_be_written(home: Path) -> None:
-    with engram.create(home / "p", size="32 MiB") as pool:
-        fill(pool, 3)
-        found = pool.query("n < 2", split_on=("n", 1), split_threshold=5, merge=True)
-        assert found.count() == 2
-        assert pool.index_settings == {"split_on": ("n", 1), "split_threshold": 5}
+def test_hints_of_queries_are_seen_to_and_set_nothing(home: Path) -> None:
+    with engram.create(home / "p", size="32 MiB", segment_rows=16, tail_rows=16) as pool:
+        fill(pool, 60)
+        pool.drain_index()
+        kept = pool.index_settings
+        found = pool.query("n < 20", split_on=("n", 20), split_threshold=50, merge=True)
+        assert found.count() == 20
+        pool.drain_index()
+        assert pool.index_settings == kept
+        stats = pool.index_stats()
+        assert (stats.splits, stats.tail) == (1, 0)
+        assert {bound for group in stats.groups for bound in group.bounds} == {"n < 20", "n >= 20"}
     with engram.open(home / "p", mode="r") as pool:
         assert pool.query("n < 2", split_on=("n", 2), merge=True).count() == 2
-        assert pool.index_settings["split_on"] == ("n", 1)
+        assert pool.index_settings == kept
         with pytest.raises(engram.ReadOnlyError):
             pool.drain_index()
         with pytest.raises(engram.ReadOnlyError):
@@ -264,7 +273,69 @@ def test_objects_are_split_at_what_queries_compare_with(pool: engram.Pool) -> No
     assert pool.index_settings == {"split_on": ("day", "2020-01-01")}
     pool.set_index(split_on=("day", b"noon"))
     assert pool.index_settings == {"split_on": ("day", "noon")}
-    pool.query("day > '2019'", split_on=("day", np.datetime64("2019-01-01")))
-    assert pool.index_settings == {"split_on": ("day", "2019-01-01")}
+    assert pool.query("day > '2019'", split_on=("day", np.datetime64("2019-01-01"))).count() == 0
+    assert pool.index_settings == {"split_on": ("day", "noon")}
     with pytest.raises(engram.ArgumentError, match="NaT"):
         pool.set_index(split_on=("day", np.datetime64("NaT")))
+
+
+def test_figures_are_shown_in_few_digits(pool: engram.Pool) -> None:
+    group = AttributeGroup(
+        family=1,
+        group=2,
+        tag=None,
+        kind="columns",
+        keys={"t": 3},
+        sf=1,
+        objects=3,
+        blocks=1,
+        nbytes=10,
+        bounds=(
+            'when >= "2017-09-01T12:00:00.123456789"',
+            "t < -14.999999999999998",
+            "t >= 1e-160",
+        ),
+    )
+    shown = row_of(group)[-1]
+    assert shown.endswith('[when >= "2017-09-01T12:00:00.123456789" and t < -15 and t >= 1e-160]')
+    assert row_of(replace(group, bounds=("t < 123456", "t >= 2.5")))[-1].endswith(
+        "[t < 123456 and t >= 2.5]"
+    )
+    assert "1.23457e+300" in row_of(replace(group, bounds=("t < 1.2345678e300",)))[-1]
+    fill(pool, 300)
+    pool.drain_index()
+    (line,) = (
+        line
+        for line in str(pool.query(engram.attr("n").isin(range(500))).explain()).split("\n")
+        if line.startswith("by")
+    )
+    assert line.startswith("by        n in (0, 1, 2")
+    assert " … " in line
+    assert "498, 499)" in line
+    assert len(line) < 200
+
+
+def test_counts_of_what_was_done_never_fall(pool: engram.Pool) -> None:
+    group = pool.create_group("g")
+    group.set_index(split_threshold=2)
+
+    def counts() -> tuple[int, int, int]:
+        pool.drain_index()
+        stats = pool.index_stats()
+        assert all(len(each.bounds) <= 2 for each in stats.groups)
+        return stats.seals, stats.splits, stats.merges
+
+    with pool.batch():
+        for n in range(40_000):
+            group.create_array(f"x{n}", data=[1.0], attrs={"t": n / 7})
+    done = [counts()]
+    assert done[0][1] > 1
+    with pool.batch():
+        for n in range(39_000):
+            del group[f"x{n}"]
+    done.append(counts())
+    del pool["g"]
+    done.append(counts())
+    assert pool.index_stats().families <= 1
+    for before, after in itertools.pairwise(done):
+        assert all(now >= then for then, now in zip(before, after, strict=True)), done

@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 
 import engram
 import query_oracle as oracle
-from query_oracle import Both, Condition, Every, Not, Test, Under
+from query_oracle import Both, Condition, Denied, Every, Not, Null, Test, Under
 from query_work import VERIFY, Work, random_step, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hypothesis.strategies import SearchStrategy
+
+pytestmark = pytest.mark.filterwarnings("ignore:no .* has an attribute:engram.EngramWarning")
 
 GROUPS = ("", "g", "g/h", "k", "g 2")
 NAMES = ("a", "b", "ab", "ba", "é", "a b")
@@ -36,6 +38,8 @@ WORDS = (
     "é",
     "2017-09-01",
     "2017-09-01T12:30",
+    "2017",
+    "2017-09",
     "1000",
     "2500-09",
     "A",
@@ -95,6 +99,7 @@ ARRAYS: SearchStrategy[Any] = st.one_of(
     ),
     st.sampled_from([np.array([[7]], ">i2"), np.array(["a"], "U3"), np.array(7, ">f4")]),
     st.sampled_from([np.zeros(2, [("x", "i4")]), np.array([b"a", b"b"])]),
+    st.sampled_from([np.array((7, 1.5), [("x", "<i2"), ("y", ">f8")]), np.array(["a", "ab"])]),
 )
 VALUES = SINGLE | ARRAYS
 ATTRS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4)
@@ -135,7 +140,7 @@ LITERALS: SearchStrategy[Any] = st.one_of(
 )
 STRINGS = st.sampled_from([*WORDS[:-1], "g", "/a", "h/a", "k/", "%a%", "_", "g%/_", "\\%", "float"])
 FIELDS = st.sampled_from(
-    [*KEYS, *KEYS, *KEYS, "never", *(f"group.{key}" for key in KEYS[:3])]
+    [*KEYS, *KEYS, *KEYS, "never", "t.x", "name.x", "date.y", *(f"group.{key}" for key in KEYS[:3])]
     + [f"@{name}" for name in ("name", "path", "group", "dtype", "shape", "owner", "scope")]
     + [f"@{name}" for name in ("ndim", "size", "nbytes", "created", "modified")]
 )
@@ -150,6 +155,13 @@ def _with_instants(asked: Condition) -> Condition:
         ]
         word = "<" if asked.operator in {"startswith", "endswith", "like"} else asked.operator
         return Test(asked.field, word, tuple(found))
+    return asked
+
+
+def _denied(asked: Condition) -> Condition:
+    """Give the test with "not" within, where the language has that."""
+    if isinstance(asked, Test) and asked.operator in _DENIABLE:
+        return Denied(asked)
     return asked
 
 
@@ -173,10 +185,12 @@ TESTS: SearchStrategy[Condition] = st.one_of(
         st.lists(LITERALS, min_size=1, max_size=4),
     ),
     FIELDS.map(lambda field: Test(field, "exists")),
+    st.builds(Null, FIELDS, st.booleans()),
     st.sampled_from(["g", "h", "/g", "g/h", "/k", "nowhere", "g 2"]).map(Under),
 ).map(_with_instants)
+_DENIABLE = {"in", "between", "like", "contains", "startswith", "endswith"}
 CONDITIONS: SearchStrategy[Condition] = st.just(Every()) | st.recursive(
-    TESTS,
+    TESTS | TESTS.map(_denied),
     lambda inner: st.one_of(
         inner.map(Not),
         st.builds(
@@ -260,10 +274,81 @@ def check(pool: engram.Pool, questions: list[Any], *, drained: bool = False) -> 
             assert len(some) == min(limit, len(expected)), told
         if order:
             assert some == expected[:limit], told
+            later = group.query(text, limit=limit, offset=2, **asked).oids().tolist()
+            assert later == expected[2:][:limit], told
         else:
             assert set(some) <= set(expected), told
+        _check_figures(group, things, condition, root, order)
+        _check_columns(result, [field for field, _ in order], things, expected)
         if drained:
             assert group.query(text, consistency="eventual").oids().tolist() == sorted(expected)
+
+
+def _check_figures(
+    group: engram.Group,
+    things: list[oracle.Thing],
+    condition: Condition,
+    root: str,
+    order: tuple[tuple[str, bool], ...],
+) -> None:
+    """Compare figures, grouped by what an order is by."""
+    by = tuple(dict.fromkeys(field for field, _ in order))
+    if "@owner" in by:
+        return
+    expected = oracle.figures(things, condition, root, by, "t")
+    grouped = f"group by {', '.join(map(oracle.written, by))}" if by else ""
+    where = f"where {condition}" if str(condition) else ""
+    text = f"count(), count(t), mean(t) {where} {grouped}"
+    if expected is None:
+        with pytest.raises(engram.QueryError):
+            group.aggregate(text)
+        return
+    found = group.aggregate(text)
+    assert len(found) == len(expected), text
+    rows = sorted((count, there) for count, there, _ in expected.values())
+    assert sorted(row[len(by) : len(by) + 2] for row in found) == rows, text
+    assert list(group.aggregate(text, threads=3)) == list(found) or "nan" in repr(list(found))
+    means = [mean for _, _, mean in expected.values()]
+    told = [row[-1] for row in found]
+    key = lambda mean: (mean is None, str(mean) == "nan", mean or 0.0)  # noqa: E731
+    for mine, theirs in zip(sorted(told, key=key), sorted(means, key=key), strict=True):
+        assert mine == theirs or mine == pytest.approx(theirs, rel=1e-12, nan_ok=True), text
+
+
+def _check_columns(
+    result: engram.QueryResult, fields: list[str], things: list[oracle.Thing], expected: list[int]
+) -> None:
+    """Compare columns of a result to what its objects say."""
+    by_oid = {thing.oid: thing for thing in things}
+    names = [*dict.fromkeys(["t", "@path", "@nbytes", *fields])]
+    names = [name for name in names if "." not in name and name not in {"@modified", "@created"}]
+    columns = result.to_numpy([oracle.written(name) for name in names])
+    members = list(result)
+    for name in names:
+        column = columns[oracle.written(name)]
+        missing = np.ma.getmaskarray(column).tolist()
+        values = np.ma.getdata(column)
+        for place, oid in enumerate(expected):
+            if name.startswith("@"):
+                (item, *_) = by_oid[oid].fields[name]
+                assert isinstance(item, oracle.Item)
+                assert values[place] == item.value, name
+                continue
+            stored = members[place].attrs.get(name)
+            assert missing[place] == (stored is None), name
+            if stored is not None:
+                assert _is_same(values[place], stored), (name, values[place], stored)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    one, other = np.asarray(one), np.asarray(other)
+    if one.dtype.names or other.dtype.names:
+        return bool(one.shape == other.shape and one.tolist() == other.tolist())
+    same = one == other
+    if one.dtype.kind == other.dtype.kind and one.dtype.kind in "fcmM":
+        unset = np.isnat if one.dtype.kind in "mM" else np.isnan
+        same = same | (unset(one) & unset(other))
+    return bool(np.all(same))
 
 
 def _pool(home: Path, policy: str) -> engram.Pool:

@@ -134,8 +134,8 @@ pub use engram_pool::transfer::Moved;
 pub use engram_pool::{CreateOptions, DeviceInfo, Durability, Pool};
 pub use engram_query as query;
 pub use engram_query::answer::{
-    Answer, Consistency, Explanation, LeafExplanation, QueryOptions, RecordCounts,
-    SegmentExplanation,
+    Answer, Consistency, Explanation, Figure, LeafExplanation, QueryOptions, RecordCounts,
+    SegmentExplanation, TotalsAnswer,
 };
 pub use engram_realm::batch::{Batch, in_batch, when_ended};
 pub use engram_realm::fork::{

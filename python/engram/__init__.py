@@ -55,7 +55,18 @@ from engram.errors import (
     UnsupportedError,
     UnverifiedError,
 )
-from engram.expression import Expression, Field, attr, field, group_attr, under
+from engram.expression import (
+    Expression,
+    Field,
+    Measure,
+    Param,
+    attr,
+    count,
+    field,
+    group_attr,
+    param,
+    under,
+)
 from engram.group import Group
 from engram.index import IndexMode, IndexSettings
 from engram.lock import Lock
@@ -69,6 +80,7 @@ if TYPE_CHECKING:
     from engram import active
     from engram.active import ActiveObject, activemethod
     from engram.explanation import Explanation
+    from engram.figures import Figures
     from engram.formats import (
         Entry,
         ExportReport,
@@ -121,6 +133,7 @@ __all__ = [
     "Expression",
     "FencedError",
     "Field",
+    "Figures",
     "FilesProgress",
     "FormatError",
     "Group",
@@ -132,6 +145,7 @@ __all__ = [
     "InvalidNameError",
     "LeftOut",
     "Lock",
+    "Measure",
     "Mount",
     "Moved",
     "Namespace",
@@ -139,6 +153,7 @@ __all__ = [
     "Namespaces",
     "NodeAwayError",
     "NotFoundError",
+    "Param",
     "PartLeftOut",
     "PartialResultError",
     "PartsLostError",
@@ -167,6 +182,7 @@ __all__ = [
     "attr",
     "chmod",
     "compact",
+    "count",
     "create",
     "destroy",
     "export_file",
@@ -177,6 +193,7 @@ __all__ = [
     "jobs",
     "mount",
     "open",
+    "param",
     "run",
     "run_environment",
     "salvage",

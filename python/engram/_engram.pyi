@@ -3,7 +3,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypedDict, final
+from typing import Any, Literal, NoReturn, Self, TypeAlias, TypedDict, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -81,6 +81,7 @@ __all__ = [
     "maintain",
     "members",
     "memory_limits",
+    "named_in_vain",
     "names",
     "names_of",
     "object_info",
@@ -93,12 +94,14 @@ __all__ = [
     "path_of",
     "paths_of",
     "posix_of",
+    "project",
     "publish",
     "publish_all",
     "put_array",
     "put_blob",
     "read",
     "read_blob",
+    "refuse_name",
     "reindex",
     "rename",
     "reshape",
@@ -543,9 +546,20 @@ class Query:
         threads: int | None = None,
         merge: bool = False,
         brute_force: bool = False,
+        offset: int | None = None,
+        params: list[tuple[str, Any]] | None = None,
     ) -> Self: ...
+    def hinted(self, hints: dict[str, Any]) -> Query: ...
     @property
     def text(self) -> str: ...
+    @property
+    def is_of_totals(self) -> bool: ...
+    @property
+    def part(self) -> tuple[int, int | None]: ...
+    def whole(self) -> Query: ...
+    def totals(
+        self, namespace: Namespace, group: int
+    ) -> tuple[list[str], list[tuple[Any, ...]]]: ...
     @property
     def fields(self) -> list[tuple[int, str]]: ...
     def oids(self, namespace: Namespace, group: int) -> _Oids: ...
@@ -554,6 +568,9 @@ class Query:
     def count_attributes(self, namespace: Namespace, group: int) -> int: ...
     def attribute_keys(self, namespace: Namespace, group: int) -> list[tuple[str, int]]: ...
     def explain(self, namespace: Namespace, group: int) -> Explanation: ...
+
+def named_in_vain(query: Query, namespace: Namespace) -> list[tuple[int, str, bool]]: ...
+def refuse_name(condition: str, order: str, of_group: bool, key: str, message: str) -> NoReturn: ...
 
 @final
 class Watch:
@@ -745,7 +762,10 @@ def paths_of(namespace: Namespace, oids: _Oids) -> list[str | None]: ...
 def attribute_keys_of(namespace: Namespace, oids: _Oids) -> list[tuple[str, int]]: ...
 def columns(
     namespace: Namespace, oids: _Oids, keys: list[str] | None
-) -> tuple[list[tuple[str, list[tuple[NDArray[np.uint32], Any]]]], list[int]]: ...
+) -> tuple[list[tuple[str, list[tuple[NDArray[np.uint32] | None, Any]]]], list[int]]: ...
+def project(
+    namespace: Namespace, oids: _Oids, fields: list[tuple[int, str]]
+) -> tuple[list[list[tuple[NDArray[np.uint32] | None, Any]]], list[int]]: ...
 def set_index_settings(namespace: Namespace, group: int, settings: dict[str, Any]) -> None: ...
 def index_settings(namespace: Namespace, group: int) -> dict[str, Any]: ...
 def index_stats(

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 _SHOWN = 20
 """So many segments that were read are shown, and so many reasons for those that were not."""
 
+_TEST_MOST = 72
+"""So many characters of a condition are shown."""
+
 _PLACES = {
     "scanned": "by brute force",
     "tail": "of the tail, not sealed yet",
@@ -21,6 +24,7 @@ _PLACES = {
     "unindexed": "stored without an index",
     "batch": "of this batch",
     "verified": "that the index was not sure of",
+    "ordered": "for what they are ordered by",
 }
 
 
@@ -64,7 +68,8 @@ class Explanation:
         Every segment of the index: whether its columns were read, why, and by which thread.
     records
         How many objects were judged by their records, by where these were found: "tail", "queue",
-        "unindexed", "batch", "verified" (the index was not sure), "scanned".
+        "unindexed", "batch", "verified" (the index was not sure), "scanned"; and "ordered": how
+        many were read for what they are ordered by.
 
     """
 
@@ -92,10 +97,11 @@ class Explanation:
             f"query     {printable(self.query) or 'all objects'}",
             f"found     {_counted(self.hits, 'object')}, by {_counted(self.threads, 'thread')}",
         ]
-        width = max((len(printable(c.test)) for c in self.conditions), default=0)
-        for place, condition in enumerate(self.conditions):
+        tests = [_short(printable(condition.test)) for condition in self.conditions]
+        width = max(map(len, tests), default=0)
+        for place, (test, condition) in enumerate(zip(tests, self.conditions, strict=True)):
             head = "" if place else "by"
-            lines.append(f"{head:<9} {printable(condition.test):<{width}}  {condition.how}")
+            lines.append(f"{head:<9} {test:<{width}}  {condition.how}")
         lines += [f"{'' if place else 'index':<9} {row}" for place, row in enumerate(self._index())]
         for place, (where, count) in enumerate(self._judged()):
             lines.append(f"{'' if place else 'records':<9} {_counted(count, 'object')} {where}")
@@ -134,6 +140,14 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return later.card(self)
+
+
+def _short(test: str) -> str:
+    """Show a condition; of a long one, such as `in` with many values, its two ends."""
+    if len(test) <= _TEST_MOST:
+        return test
+    half = _TEST_MOST // 2 - 2
+    return f"{test[:half]} … {test[-half:]}"
 
 
 def _counted(number: int, what: str) -> str:

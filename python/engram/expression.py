@@ -5,7 +5,7 @@ parser reads, in the engine. So an expression can do what the language can, and 
 """
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -99,8 +99,10 @@ class Field:
 
     `==`, `!=`, `<`, `<=`, `>` and `>=` with a value give an `Expression`, as the methods do. A
     value is a number, a `str`, bytes (UTF-8), a `bool`, a `datetime64`, `datetime` or `date` (UTC
-    unless it says otherwise), or numpy's scalar of one. A comparison is false for an object that
-    lacks the field, and where the types are unlike.
+    unless it says otherwise), or numpy's scalar of one. A `datetime64` is an instant, whatever its
+    unit: `datetime64("2017")` is when 2017 begins. A `date` is the whole day, and a `str` may name
+    a day, a month or a year. A comparison is false for an object that lacks the field, and where
+    the types are unlike.
 
     Raises
     ------
@@ -157,6 +159,14 @@ class Field:
 
     __and__ = __rand__ = __or__ = __ror__ = __invert__ = _lone
 
+    def __getitem__(self, part: str) -> "Field":
+        """Give a field of an attribute whose dtype is a structure, or a field of that."""
+        if self._text.startswith(("@", "group.")):
+            raise ArgumentError(f"{self} has no fields: those of an object's own attributes have")
+        return Field(f"{self}.{_key('a field', part)}")
+
+    __iter__ = None  # of what has items by name
+
     def isin(self, values: Iterable[Any]) -> Expression:
         """Equal to any of these.
 
@@ -168,37 +178,151 @@ class Field:
         """
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise ArgumentError(f"isin takes several values, not {values!r}: give a list")
-        texts = [_value(value) for value in values]
-        if isinstance(values, set | frozenset):
-            texts.sort()
-        return Expression("", (f"{self} in ({', '.join(texts)})",))
+        return Expression("", (f"{self} in {_list(values)}",))
+
+    def not_in(self, values: Iterable[Any]) -> Expression:
+        """Be there, and equal to none of these.
+
+        Parameters
+        ----------
+        values
+            Any number of values: a list, a set, an array of shape (n,).
+
+        """
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise ArgumentError(f"not_in takes several values, not {values!r}: give a list")
+        return Expression("", (f"{self} not in {_list(values)}",))
 
     def between(self, low: Any, high: Any) -> Expression:
         """From `low` to `high`, both included."""
         return Expression("", (f"{self} between {_value(low)} and {_value(high)}",))
 
+    def not_between(self, low: Any, high: Any) -> Expression:
+        """Be there, and below `low` or above `high`, or of another type than both."""
+        return Expression("", (f"{self} not between {_value(low)} and {_value(high)}",))
+
     def contains(self, value: Any) -> Expression:
-        """Hold this as a part of a string, or as an item of an array."""
+        """Hold this as a part of a string, or as an item of an array; of a list, each of it."""
+        if isinstance(value, list | tuple | set | frozenset):
+            return Expression("", (f"{self} contains [{_list(value)[1:-1]}]",))
         return self._test("contains", value)
 
-    def startswith(self, text: str | bytes) -> Expression:
+    def startswith(self, text: "str | bytes | Param") -> Expression:
         """Start with this text."""
         return self._test("startswith", _only_text("startswith", text))
 
-    def endswith(self, text: str | bytes) -> Expression:
+    def endswith(self, text: "str | bytes | Param") -> Expression:
         """End with this text."""
         return self._test("endswith", _only_text("endswith", text))
 
-    def like(self, pattern: str | bytes) -> Expression:
+    def like(self, pattern: "str | bytes | Param") -> Expression:
         """Match a pattern: `%` is any run of characters, `_` any one, a backslash quotes one."""
         return self._test("like", _only_text("like", pattern))
+
+    def not_like(self, pattern: "str | bytes | Param") -> Expression:
+        """Be there, and match no such pattern."""
+        return self._test("not like", _only_text("not_like", pattern))
 
     def exists(self) -> Expression:
         """Be there at all, whatever the value."""
         return Expression("", (f"exists({self})",))
 
+    def is_null(self) -> Expression:
+        """Not be there."""
+        return Expression("", (f"{self} is null",))
+
+    def count(self) -> "Measure":
+        """Count the objects that have it."""
+        return Measure(f"count({self})")
+
+    def min(self) -> "Measure":
+        """Take the least value."""
+        return Measure(f"min({self})")
+
+    def max(self) -> "Measure":
+        """Take the greatest value."""
+        return Measure(f"max({self})")
+
+    def mean(self) -> "Measure":
+        """Take the mean of numbers."""
+        return Measure(f"mean({self})")
+
+    def sum(self) -> "Measure":
+        """Take the sum of numbers."""
+        return Measure(f"sum({self})")
+
+    def distinct(self) -> "Measure":
+        """Count the different values."""
+        return Measure(f"distinct({self})")
+
     def _test(self, operator: str, value: object) -> Expression:
         return Expression("", (f"{self} {operator} {_value(value)}",))
+
+
+class Measure:
+    """A figure of objects, for `Group.aggregate`: what `Field.mean` and the others give."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<engram.Measure {printable(self._text)}>"
+
+    def __eq__(self, other: object) -> bool:
+        return self._text == other._text if isinstance(other, Measure) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((Measure, self._text))
+
+
+class Param:
+    """A value that is given later, as `params=`: it stands in an expression as one does."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __str__(self) -> str:
+        return f":{self._name}"
+
+    def __repr__(self) -> str:
+        return f"<engram.Param {self}>"
+
+
+def count() -> Measure:
+    """Make the figure of how many objects there are, for `Group.aggregate`."""
+    return Measure("count()")
+
+
+def param(name: str) -> Param:
+    """Make a value that is given later, as `params=`.
+
+    ::
+
+        pool.query(engram.attr("temperature") < engram.param("low"), params={"low": -15})
+
+    Parameters
+    ----------
+    name
+        Letters, digits and _, and no digit first.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no name.
+
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ArgumentError(
+            f'a parameter is named by letters, digits and _, not by {name!r}: param("low")'
+        )
+    return Param(name)
 
 
 def attr(key: str) -> Field:
@@ -292,7 +416,9 @@ def _key(what: str, key: object) -> str:
     return "`" + key.replace("`", "``") + "`"
 
 
-def _only_text(what: str, text: object) -> str:
+def _only_text(what: str, text: object) -> Any:
+    if isinstance(text, Param):
+        return text
     if isinstance(text, bytes):
         return _decoded(text)
     if isinstance(text, str):
@@ -300,8 +426,60 @@ def _only_text(what: str, text: object) -> str:
     raise ArgumentError(f"{what} takes a str, not {text!r}")
 
 
+def _list(values: Iterable[Any]) -> str:
+    """Write values as a list of the language."""
+    texts = [_value(value) for value in values]
+    if isinstance(values, set | frozenset):
+        texts.sort()
+    return f"({', '.join(texts)})"
+
+
+def given(params: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Give parameters as the natives take them: numbers, text, and lists of these."""
+    if not isinstance(params, Mapping):
+        raise ArgumentError(f'params {params!r} is no mapping: give a dict, {{"low": -15}}')
+    return [(_param_name(name), _param(name, value)) for name, value in params.items()]
+
+
+def _param_name(name: object) -> str:
+    if isinstance(name, str) and name.removeprefix(":").isidentifier():
+        return name.removeprefix(":")
+    raise ArgumentError(f"a parameter is named by letters, digits and _, not by {name!r}")
+
+
+def _param(name: str, value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        value = list(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(name, item) for item in value]
+    return _plain(name, value)
+
+
+def _plain(name: str, value: Any) -> str | int | float:
+    """Give a value as a number or text, once it has been found to be one."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, Param):
+        raise ArgumentError(f"parameter {name}: {value!r} stands for a value itself")
+    try:
+        _value(value)
+    except ArgumentError as error:
+        raise ArgumentError(f"parameter {name}: {error}") from None
+    if isinstance(value, bytes):
+        return _decoded(value)
+    if isinstance(value, np.datetime64 | dt.date):
+        return _time(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool | np.bool_):
+        return int(value)
+    return int(value) if isinstance(value, int | np.integer) else float(value)
+
+
 def _value(value: object) -> str:
     """Write a value in the query language."""
+    if isinstance(value, Param):
+        return str(value)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, bytes):
@@ -312,7 +490,7 @@ def _value(value: object) -> str:
         case bool() | np.bool_():
             return "true" if value else "false"
         case np.datetime64() | dt.date():
-            return _quoted(_instant(value))
+            return _quoted(_time(value))
         case np.timedelta64():
             pass
         case int() | np.integer():
@@ -351,8 +529,14 @@ def _float(value: float) -> str:
     return repr(value)
 
 
+def _time(value: np.datetime64 | dt.date) -> str:
+    """Write a time for a comparison: a `datetime64` is an instant, and only a `date` a day."""
+    text = _instant(value)
+    return text if isinstance(value, dt.date) or "T" in text else f"{text}T00"
+
+
 def _instant(value: np.datetime64 | dt.date) -> str:
-    """Write an instant as the language reads it."""
+    """Write an instant as the language reads it; without its time of day if that is midnight."""
     if value != value:  # noqa: PLR0124 - what NaT is
         raise ArgumentError("NaT is equal to nothing: no comparison with it is ever true")
     if isinstance(value, dt.datetime) and value.tzinfo is not None:

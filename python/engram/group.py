@@ -38,7 +38,8 @@ from engram.sharing import Sharing
 
 if TYPE_CHECKING:
     from engram._engram import _New
-    from engram.expression import Expression, Field
+    from engram.expression import Expression, Field, Measure
+    from engram.figures import Figures
     from engram.index import IndexMode
     from engram.index_stats import IndexStats
     from engram.scope import Scope
@@ -603,11 +604,14 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         *,
         order_by: "str | Field | Sequence[str | Field] | None" = None,
         limit: int | None = None,
+        offset: int | None = None,
+        params: "Mapping[str, Any] | None" = None,
         consistency: Consistency = "strong",
         threads: int | None = None,
         split_on: tuple[str, Any] | None = None,
         split_threshold: int | None = None,
         merge: bool = False,
+        strict: bool = False,
     ) -> QueryResult:
         """Find the objects below this group, at any depth, that a condition is true of.
 
@@ -628,30 +632,111 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             it, objects come in the order of their ids.
         limit
             How many objects at most.
+        offset
+            How many of the first objects are left out before these; it takes an order.
+        params
+            Values by the names of the query's parameters: `:low` in it is `params["low"]`.
         consistency
             "strong" sees all that is stored. "eventual" takes what waits in the queue of async
             indexing for what the index has of it, and need not read it.
         threads
             How many threads search; as many as help, if not given.
-        split_on, split_threshold
-            Hints for the index's layout, kept as settings of this group, as by `set_index`; of no
-            effect in a pool that was opened with mode "r".
-        merge
-            A hint: keep the attributes that the query names together, from the next maintenance on.
+        split_on, split_threshold, merge
+            Hints for the index's layout, which maintenance takes up once, a little after the result
+            is used: split what has a key at a value, such as ("temperature", 0); split what has the
+            query's attributes and more objects than so many full segments; keep these attributes
+            together. No setting changes, and a split leaves both parts a sixteenth of a segment at
+            least. Of no effect in a pool that was opened with mode "r".
+        strict
+            Refuse a query that names an attribute which no object of the namespace has (for
+            `group.x`, no group above one), instead of warning of it.
 
         Raises
         ------
         QueryError
-            If the query is ill-formed; with a caret under the place, and what was expected.
+            If the query is ill-formed; with a caret under the place, and what was expected. With
+            `strict`, if it names an attribute that nothing has.
         ArgumentError
             If another argument makes no sense.
 
+        Warns
+        -----
+        EngramWarning
+            If the query names an attribute that nothing has; with the nearest key there is.
+
         """
-        asked = Asked(order_by, limit, consistency, threads, merge)
-        result = ask(self._namespace, self._id, expr, asked)
-        if split_on is not None or split_threshold is not None:
-            self._hint({"split_on": split_on, "split_threshold": split_threshold})
-        return result
+        given = {"split_on": split_on, "split_threshold": split_threshold}
+        hints = {name: hint for name, hint in given.items() if hint is not None}
+        asked = Asked(order_by, limit, offset, params, consistency, threads, merge)
+        asked = asked._replace(hints=hints, strict=truth("strict", strict))
+        return ask(self._namespace, self._id, expr, asked)
+
+    def aggregate(
+        self,
+        figures: "str | Measure | Sequence[str | Measure]",
+        where: "str | Expression | None" = None,
+        *,
+        group_by: "str | Field | Sequence[str | Field] | None" = None,
+        order_by: "str | Field | Measure | Sequence[str | Field | Measure] | None" = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        params: "Mapping[str, Any] | None" = None,
+        consistency: Consistency = "strong",
+        threads: int | None = None,
+        strict: bool = False,
+    ) -> "Figures":
+        """Work out figures of the objects below this group that a condition is true of.
+
+        ::
+
+            pool.aggregate("count(), mean(temperature) where orbit = 4 group by level")
+            pool.aggregate(engram.attr("temperature").mean(), engram.attr("orbit") == 4).item()
+
+        There are count, min, max, mean, sum and distinct (how many different values there are).
+        They leave out objects that lack the field. `docs/guide/queries.md` has more.
+
+        Parameters
+        ----------
+        figures
+            In the query language, with `where` and `group by` or without; or what `Field.mean`
+            and the others give.
+        where
+            Of which objects; without it, and without one in `figures`, of all.
+        group_by
+            Fields: a row for each group of objects that have the same of them. Objects that lack
+            one form a group, too.
+        order_by
+            Fields of `group_by` and figures, each with " desc" or not; without it, rows are in the
+            order of their groups.
+        limit
+            How many rows at most.
+        offset
+            How many of the first rows are left out before these; it takes an order.
+        params
+            Values by the names of the query's parameters: `:low` in it is `params["low"]`.
+        consistency, threads, strict
+            As those of `query`.
+
+        Raises
+        ------
+        QueryError
+            If the query is ill-formed, or a figure meets values that it cannot be of: text in a
+            mean, texts and numbers in one minimum.
+        ArgumentError
+            If another argument makes no sense.
+
+        Warns
+        -----
+        EngramWarning
+            If the query names an attribute that nothing has; with the nearest key there is.
+
+        """
+        from engram.figures import ask as work_out  # noqa: PLC0415 - seldom asked for
+        from engram.figures import text_of_figures  # noqa: PLC0415
+
+        asked = Asked(order_by, limit, offset, params, consistency, threads)
+        asked = asked._replace(strict=truth("strict", strict))
+        return work_out(self._namespace, self._id, text_of_figures(figures, where, group_by), asked)
 
     def watch(
         self,
@@ -761,13 +846,6 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         """Create a group below this one; its id."""
         place = (self._namespace, self._id, name)
         return _engram.create_group(*place, attrs=attrs, origin=b"", exist_ok=exist_ok, scope=scope)
-
-    def _hint(self, hints: dict[str, Any]) -> None:
-        """Keep what a query says of the index's layout, unless it is so already."""
-        given = check_settings({name: h for name, h in hints.items() if h is not None})
-        kept = _engram.index_settings(self._namespace, self._id)
-        if self._namespace.writable and not given.items() <= kept.items():
-            _engram.set_index_settings(self._namespace, self._id, kept | given)
 
     def _set_origin(self, origin: bytes) -> None:
         """Replace what an import keeps beside it: JSON, or nothing."""

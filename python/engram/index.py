@@ -45,7 +45,7 @@ class IndexSettings(TypedDict, total=False):
     index_policy: Literal["fixed", "dynamic"]
     """Whether attribute groups change with what occurs, and is queried, together ("dynamic")."""
     split_threshold: int
-    """How many segments an attribute group has before it is split by value (100)."""
+    """From how many full segments on objects of a kind are split by value (100)."""
     split_on: tuple[str, Any] | None
     """A key and a value: objects whose attribute is below it, and the others, lie apart."""
     segment_rows: int

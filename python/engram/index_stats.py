@@ -1,5 +1,6 @@
 """What the index is made of: its attribute groups, and figures of them all."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from engram.size import human
 
 _SHOWN_KEYS = 6
 _SHOWN_GROUPS = 30
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{6,}(?:e-?\d+)?|-?\d+\.\d+e-?\d+")
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class AttributeGroup:
     blocks, nbytes
         How many segments have a block of it, and the bytes of these.
     bounds
-        Where splits by value have put the family: conditions that its objects meet.
+        Where splits by value have put the family: conditions that its objects meet, at most two
+        for each key and kind of value. Numbers are exact here; `str()` shows six digits of them.
 
     """
 
@@ -65,7 +68,8 @@ class IndexStats(Mapping[str, Any]):
     tail, queued, unindexed
         Objects that wait to be sealed, that wait to be indexed, and of mode "none".
     seals, splits, merges
-        How often each was done so far.
+        How often each was done so far, also to families that are merged or forgotten since; none
+        of them ever falls, but where the index is built anew, as by an upgrade, they begin anew.
     tables
         Bytes of each table's pages.
     nbytes
@@ -131,11 +135,20 @@ def row_of(group: AttributeGroup) -> tuple[str, ...]:
     more = [f"... {len(keys) - _SHOWN_KEYS} more"] if len(keys) > _SHOWN_KEYS else []
     told = ", ".join([*keys[:_SHOWN_KEYS], *more]) or "(built in)"
     tag = "" if group.tag is None else f"below {printable(group.tag)!r}: "
-    bounds = f"  [{printable(' and '.join(group.bounds))}]" if group.bounds else ""
+    bounds = f"  [{' and '.join(map(_short, group.bounds))}]" if group.bounds else ""
     return (
         *(str(group.family), str(group.group), group.kind, str(group.sf), f"{group.objects:,}"),
         *(f"{group.blocks:,}", human(group.nbytes), f"{tag}{told}{bounds}"),
     )
+
+
+def _short(bound: str) -> str:
+    """Show a bound, with six digits of a number that has more."""
+    text = printable(bound)
+    if text.endswith('"'):
+        return text
+    head, sign, number = text.rpartition(" ")
+    return head + sign + _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.6g}", number)
 
 
 def stats_of(native: tuple[Any, Any, Any], path: str) -> IndexStats:

@@ -33,6 +33,7 @@ PUBLIC = {
     **dict.fromkeys(("run", "run_environment"), "engram.running"),
     **dict.fromkeys(("AttributeGroup", "IndexStats"), "engram.index_stats"),
     "Explanation": "engram.explanation",
+    "Figures": "engram.figures",
     "Tree": "engram.tree",
     "Watch": "engram.watch",
     "active": "engram.active",

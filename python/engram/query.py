@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from engram import _engram, later, telemetry, tokens
 from engram.arguments import whole_number
-from engram.errors import ArgumentError, NotFoundError
-from engram.expression import Expression, Field
+from engram.errors import ArgumentError, NotFoundError, QueryError
+from engram.expression import Expression, Field, Measure, given
 from engram.handle import make
+from engram.index import check_settings
 from engram.plain import printable
 from engram.sharing import Moved, move_all
 
@@ -50,28 +51,64 @@ class Asked(NamedTuple):
 
     order_by: Any = None
     limit: int | None = None
+    offset: int | None = None
+    params: Mapping[str, Any] | None = None
     consistency: Consistency = "strong"
     threads: int | None = None
     merge: bool = False
     brute_force: bool = False
+    hints: dict[str, Any] | None = None
+    strict: bool = False
+    by_hand: bool = True
+    """Whether somebody wrote the query who is told of a key that nothing has."""
 
 
 def ask(namespace: _engram.Namespace, group: int, expr: Any, asked: Asked) -> "QueryResult":
     """Make the result of a query on what lies below a group; it is looked up when it is used."""
+    text = text_of(expr)
+    query = native_query(text, asked)
+    if query.is_of_totals:
+        raise QueryError(
+            f"{query.text!r} gives figures, and no objects: ask it by aggregate(), or leave the "
+            "figures out"
+        )
+    check_names(namespace, query, text, asked)
+    return QueryResult(namespace, group, query)
+
+
+def native_query(text: str, asked: Asked) -> _engram.Query:
+    """Parse a query, with all that it is asked with."""
     if asked.consistency not in _CONSISTENCIES:
         raise ArgumentError(
             f'consistency {asked.consistency!r} is unknown: use "strong" or "eventual"'
         )
+    text = text_of(expr)
     query = _engram.Query(
-        text_of(expr),
+        text,
         None if asked.order_by is None else order_text(asked.order_by),
         None if asked.limit is None else whole_number("limit", asked.limit, 0),
         asked.consistency == "eventual",
         None if asked.threads is None else whole_number("threads", asked.threads, 1),
         asked.merge,
         asked.brute_force,
+        None if asked.offset is None else whole_number("offset", asked.offset, 0),
+        None if asked.params is None else given(asked.params),
     )
-    return QueryResult(namespace, group, query)
+    return query.hinted(check_settings(asked.hints)) if asked.hints else query
+
+
+def check_names(
+    namespace: _engram.Namespace, query: _engram.Query, text: str, asked: Asked
+) -> None:
+    """Tell the caller's caller's caller of attributes that a query names and nothing has."""
+    if not asked.by_hand:
+        return
+    in_vain = _engram.named_in_vain(query, namespace)
+    if in_vain:
+        from engram import naming  # noqa: PLC0415 - only for queries that name what nothing has
+
+        order = "" if asked.order_by is None else order_text(asked.order_by)
+        naming.tell(namespace, (text, order), in_vain, 5, strict=asked.strict)
 
 
 def text_of(expr: Any) -> str:
@@ -88,7 +125,7 @@ def text_of(expr: Any) -> str:
 
 def order_text(order_by: Any) -> str:
     """Write what to order by in the query language."""
-    if isinstance(order_by, str | Field):
+    if isinstance(order_by, str | Field | Measure):
         return str(order_by)
     if isinstance(order_by, Sequence) and order_by:
         return ", ".join(order_text(part) for part in order_by)
@@ -268,6 +305,23 @@ class QueryResult:
         from engram.results import arrow_of  # noqa: PLC0415 - only those who have pyarrow need it
 
         return arrow_of(self._namespace, self.oids(), columns)
+
+    def to_numpy(self, columns: Sequence[str]) -> "dict[str, NDArray[Any]]":
+        """Give fields of the objects as arrays of shape (len(r),), by their names.
+
+        A column is of the dtype that its values share, as in `to_pandas`, or of Python objects.
+        Where objects lack a field, it is a masked array. Numbers come from the index, where it
+        knows their dtype, and no object is looked at.
+
+        Raises
+        ------
+        ArgumentError
+            If a column is no field, or named twice.
+
+        """
+        from engram.results import numpy_of  # noqa: PLC0415 - as the others
+
+        return numpy_of(self._namespace, self.oids(), columns)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Give what `to_arrow` does to any library that knows Arrow's interface.

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from engram._engram import ObjectInfo
 
     Oids = NDArray[np.uint64]
-    Parts = list[tuple[NDArray[np.uint32], Any]]
+    Parts = list[tuple[NDArray[np.uint32] | None, Any]]
+    """Rows, None for all of them, and their values."""
 
 USUAL = ("path", "name", "dtype", "shape", "nbytes", "owner", "created", "modified")
 """The built-in fields of a table whose columns were not named."""
@@ -64,6 +65,23 @@ def arrow_of(
     return pa.Table.from_arrays(arrays, names=list(found))
 
 
+def numpy_of(
+    namespace: _engram.Namespace, oids: "Oids", columns: Sequence[str]
+) -> dict[str, NDArray[Any]]:
+    """Give fields of the objects as arrays, masked where a value is missing."""
+    made = {}
+    for name, (values, missing, _) in _columns(namespace, oids, columns).items():
+        array = values if isinstance(values, np.ndarray) else _objects(values)
+        made[name] = np.ma.array(array, mask=missing) if missing.any() else array
+    return made
+
+
+def _objects(values: list[Any]) -> NDArray[Any]:
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made
+
+
 def lists_of(
     namespace: _engram.Namespace, oids: "Oids", columns: Sequence[str] | None
 ) -> dict[str, list[Any]]:
@@ -94,9 +112,9 @@ def _columns(
     namespace: _engram.Namespace, oids: "Oids", columns: Sequence[str] | None
 ) -> dict[str, _Column]:
     """Read the fields of all objects that are there still."""
-    wanted = None if columns is None else _wanted(columns)
-    keys = None if wanted is None else [key for kind, key in wanted if kind == "attr"]
-    found, gone = _engram.columns(namespace, oids, keys)
+    if columns is not None:
+        return _projected(namespace, oids, columns)
+    found, gone = _engram.columns(namespace, oids, None)
     infos = _engram.object_infos(namespace, oids)
     paths = _engram.paths_of(namespace, oids)
     keep = np.array(
@@ -106,19 +124,66 @@ def _columns(
     rows = _Rows(namespace, [i for i, k in zip(infos, keep, strict=True) if k and i is not None])
     rows.paths = [p for p, k in zip(paths, keep, strict=True) if k and p is not None]
     attributes = {key: _kept(_merged(parts, len(oids)), keep) for key, parts in found}
-    if wanted is None or columns is None:
-        usual = {f"@{name}": rows.builtin(name) for name in USUAL}
-        return usual | attributes
+    usual = {f"@{name}": rows.builtin(name) for name in USUAL}
+    return usual | attributes
+
+
+_NATIVE = {"attr": 0, "builtin": 2, "group": 3}
+"""The natives' numbers of what a column is asked for by; of a group's attribute, by its group."""
+
+
+def _projected(
+    namespace: _engram.Namespace, oids: "Oids", columns: Sequence[str]
+) -> dict[str, _Column]:
+    """Read named fields of all objects that are there still: nothing else is looked at."""
+    wanted = _wanted(columns)
+    order = None
+    if len(oids) > 1 and not (oids[:-1] < oids[1:]).all():
+        oids, order = np.unique(oids, return_inverse=True)
+    found, gone = _engram.project(namespace, oids, [(_NATIVE[kind], key) for kind, key in wanted])
+    keep = np.ones(len(oids), bool)
+    keep[gone] = False
     made = {}
-    for name, (kind, key) in zip(columns, wanted, strict=True):
-        if kind == "builtin":
-            made[name] = rows.builtin(key)
-        elif kind == "group":
-            made[name] = rows.of_groups(key)
-        else:
-            none = _Column([None] * len(rows.infos), np.ones(len(rows.infos), bool))
-            made[name] = attributes.get(key, none)
+    for name, (kind, key), parts in zip(columns, wanted, found, strict=True):
+        column = _merged(parts, len(oids))
+        if kind == "group":
+            column = _of_groups(namespace, column, key)
+        elif kind == "builtin":
+            column = _told_builtin(key, column)
+        if order is not None:
+            column = _taken(column, order)
+        made[name] = _kept(column, keep if order is None else keep[order])
     return made
+
+
+def _told_builtin(name: str, column: _Column) -> _Column:
+    """Give a built-in field as tables have it."""
+    values, missing, _ = column
+    if name in _TIMES:
+        return _Column(np.asarray(values, "M8[ns]"), missing, "instant")
+    if name in _NUMBERS:
+        return column if len(values) else _Column(np.zeros(0, np.int64), missing)
+    if name == "owner":
+        users = {uid: owners.user(uid) for uid in np.unique(values).tolist()}
+        return _Column([users[uid] for uid in values], missing, "text")
+    return column._replace(kind="text")
+
+
+def _of_groups(namespace: _engram.Namespace, groups: _Column, key: str) -> _Column:
+    """Give the attribute of the nearest group above each object that has it."""
+    known: dict[int, Any] = {}
+    rows = _Rows(namespace, [])
+    gids, *_ = groups
+    values = [rows.of_group(int(gid), key, known) for gid in gids]
+    return _tightened(values, np.array([value is None for value in values], bool))
+
+
+def _taken(column: _Column, places: NDArray[np.intp]) -> _Column:
+    """Take rows at some places, each as often as it is named."""
+    values, missing, kind = column
+    if isinstance(values, np.ndarray):
+        return _Column(values[places], missing[places], kind)
+    return _Column([values[place] for place in places.tolist()], missing[places], kind)
 
 
 def _wanted(columns: Sequence[str]) -> list[tuple[str, str]]:
@@ -184,20 +249,14 @@ class _Rows:
             return _Column(np.array(values, "M8[ns]"), none, "instant")
         return _Column(values, none, "text")
 
-    def of_groups(self, key: str) -> _Column:
-        """Give the attribute of the nearest group above each that has it."""
-        known: dict[int, Any] = {}
-        values = [self._of_group(info.parent, key, known) for info in self.infos]
-        missing = np.array([value is None for value in values], bool)
-        return _tightened(values, missing)
-
-    def _of_group(self, group: int, key: str, known: dict[int, Any]) -> Any:
+    def of_group(self, group: int, key: str, known: dict[int, Any]) -> Any:
+        """Give the attribute of a group, or of the nearest one above that has it."""
         if group not in known:
             try:
                 found = _engram.attr_get(self._namespace, True, group, key)
                 if found is None and group != self._namespace.root:
                     above = _engram.group_info(self._namespace, group).parent
-                    found = self._of_group(above, key, known)
+                    found = self.of_group(above, key, known)
             except NotFoundError:  # deleted meanwhile
                 found = None
             known[group] = found
@@ -206,16 +265,22 @@ class _Rows:
 
 def _merged(parts: "Parts", count: int) -> _Column:
     """Put the parts of an attribute together, in one dtype where they share one."""
+    if len(parts) == 1 and parts[0][0] is None:
+        values = parts[0][1]
+        if isinstance(values, np.ndarray):
+            values = values.astype(values.dtype.newbyteorder("="), copy=False)
+        return _Column(values, np.zeros(count, bool))
     missing = np.ones(count, bool)
     for rows, _ in parts:
         missing[rows] = False
     dtype = _common([part for _, part in parts])
     if dtype is None:
-        values: list[Any] = [None] * count
+        items: list[Any] = [None] * count
         for rows, part in parts:
-            for row, value in zip(rows.tolist(), part, strict=True):
-                values[row] = value
-        return _Column(values, missing)
+            there = range(count) if rows is None else rows.tolist()
+            for row, value in zip(there, part, strict=True):
+                items[row] = value
+        return _Column(items, missing)
     filled = np.zeros(count, dtype)
     for rows, part in parts:
         filled[rows] = part
@@ -224,7 +289,7 @@ def _merged(parts: "Parts", count: int) -> _Column:
 
 def _common(parts: list[Any]) -> np.dtype[Any] | None:
     """Find the native dtype that holds all values of all parts exactly; None if there is none."""
-    if not all(isinstance(part, np.ndarray) for part in parts):
+    if not parts or not all(isinstance(part, np.ndarray) for part in parts):
         return None
     families = {_FAMILIES.get(part.dtype.kind) for part in parts}
     if len(families) != 1 or None in families:
@@ -301,11 +366,11 @@ def _kept(column: _Column, keep: NDArray[np.bool_]) -> _Column:
     """Leave out the rows of objects that are gone."""
     if keep.all():
         return column
-    values, missing, _ = column
+    values, missing, kind = column
     if isinstance(values, np.ndarray):
-        return _Column(values[keep], missing[keep])
+        return _Column(values[keep], missing[keep], kind)
     kept = [value for value, k in zip(values, keep, strict=True) if k]
-    return _Column(kept, missing[keep])
+    return _Column(kept, missing[keep], kind)
 
 
 def _series(pd: Any, column: _Column) -> Any:

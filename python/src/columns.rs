@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 
 use engram::dtype::DType;
+use engram::query::ast::Builtin;
+use engram::query::projection::{PartValues, WantedField};
 use engram::{IndexMode, Member, Value};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString};
 
-use crate::error::Result;
+use crate::error::{Result, argument};
 use crate::namespace::Namespace;
 use crate::query::each;
 use crate::{dtype, value};
@@ -30,6 +32,9 @@ type Parts<'py> = Vec<(Option<DType>, Part<'py>)>;
 
 /// Rows, and their values: an array or a list.
 type Told<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyAny>);
+
+/// The same, without rows where they are all rows.
+type Whose<'py> = (Option<Bound<'py, PyArray1<u32>>>, Bound<'py, PyAny>);
 
 /// The attributes of objects (those of `keys`, if given), by key in byte order; and the rows of
 /// objects that are gone.
@@ -97,6 +102,67 @@ impl<'py> Part<'py> {
         };
         Ok((rows, values))
     }
+}
+
+/// What objects, given ascending by their ids, have of some fields: 0 and an attribute's key, 2 and
+/// a built-in field (the owner by uid), 3 the number of the group that holds it. By field, in parts
+/// as those of `columns`; rows are None where they are all rows, in order. And the rows of objects
+/// that are gone.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
+#[allow(clippy::type_complexity)] // as the stubs tell it
+pub fn project<'py>(
+    py: Python<'py>,
+    namespace: &Namespace,
+    oids: PyReadonlyArray1<'_, u64>,
+    fields: Vec<(u8, String)>,
+) -> Result<(Vec<Vec<Whose<'py>>>, Vec<u32>)> {
+    let builtin = |name: &str| Builtin::ALL.iter().find(|(_, known)| *known == name);
+    let wanted = fields.into_iter().map(|(kind, name)| match (kind, builtin(&name)) {
+        (0, _) => Ok(WantedField::Attr(name)),
+        (2, Some((builtin, _))) => Ok(WantedField::Builtin(*builtin)),
+        (3, _) => Ok(WantedField::Parent),
+        _ => Err(argument(format!("{name:?} is no field: name a built-in field or a key"))),
+    });
+    let wanted = wanted.collect::<Result<Vec<_>>>()?;
+    let (engine, oids) = (namespace.engine(), oids.as_array().to_vec());
+    let found = py.detach(|| engine.columns_of(&oids, &wanted))?;
+    let mut columns = Vec::with_capacity(found.columns.len());
+    for parts in found.columns {
+        let mut told = Vec::with_capacity(parts.len());
+        for part in parts {
+            if let PartValues::Values(values) = &part.values {
+                let mut parts = Parts::default();
+                for (row, value) in part.rows.iter().zip(values) {
+                    push(py, &mut parts, *row, value)?;
+                }
+                for (dtype, part) in parts {
+                    let (rows, values) = part.told(py, dtype.as_ref())?;
+                    told.push((Some(rows), values));
+                }
+                continue;
+            }
+            let count = part.rows.len() as u64;
+            let all = part.rows.len() == oids.len()
+                && part.rows.iter().enumerate().all(|(at, row)| at == *row as usize);
+            let values = match part.values {
+                PartValues::Fixed(kind, bytes) => {
+                    let dtype = dtype::decode(py, &kind.dtype())?;
+                    value::array_of_bytes(py, &dtype, &[count], &bytes)?
+                }
+                PartValues::Texts(texts, codes) => {
+                    let texts: Vec<_> = texts.iter().map(|text| PyString::new(py, text)).collect();
+                    let values = codes.iter().map(|code| &texts[*code as usize]);
+                    PyList::new(py, values)?.into_any()
+                }
+                PartValues::Values(_) => continue,
+            };
+            let rows = (!all).then(|| PyArray1::from_vec(py, part.rows));
+            told.push((rows, values));
+        }
+        columns.push(told);
+    }
+    Ok((columns, found.gone))
 }
 
 /// The keys of the attributes that objects have to queries, in byte order, each with how many of

@@ -48,6 +48,7 @@ impl From<engram::Explanation> for Explanation {
                 ("unindexed", records.unindexed),
                 ("batch", records.batch),
                 ("verified", records.verified),
+                ("ordered", records.ordered),
             ],
         }
     }

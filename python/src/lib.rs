@@ -23,6 +23,7 @@ mod lock;
 mod machine;
 mod member;
 mod namespace;
+mod naming;
 mod parts;
 mod pool;
 mod query;
@@ -54,7 +55,7 @@ mod _engram {
         append, codec_name, load_box, reshape, store_box, stored_chunk, stored_nbytes,
     };
     #[pymodule_export]
-    use crate::columns::{attribute_keys_of, columns};
+    use crate::columns::{attribute_keys_of, columns, project};
     #[pymodule_export]
     use crate::error::kinds;
     #[pymodule_export]
@@ -82,6 +83,8 @@ mod _engram {
     use crate::machine::{Standing, memory_limits, standing};
     #[pymodule_export]
     use crate::namespace::{Namespace, Space};
+    #[pymodule_export]
+    use crate::naming::{named_in_vain, refuse_name};
     #[pymodule_export]
     use crate::parts::{
         array_of_packed, dtype_bytes, dtype_of, packed, packed_attrs, parts_table, unpacked,

@@ -8,6 +8,7 @@ use engram_fs::{Fs, Options};
 use pyo3::prelude::*;
 
 use crate::error::{Result, argument};
+use crate::naming::SeenFields;
 
 /// Where a namespace is, as another process can be told.
 pub struct Place {
@@ -31,6 +32,7 @@ pub struct Namespace {
     place: OnceLock<Arc<Place>>,
     /// The same as a file system; made when first asked for.
     files: OnceLock<Fs>,
+    seen: SeenFields,
 }
 
 impl Namespace {
@@ -44,6 +46,7 @@ impl Namespace {
             snapshot: None,
             place: OnceLock::new(),
             files: OnceLock::new(),
+            seen: SeenFields::default(),
         }
     }
 
@@ -80,6 +83,11 @@ impl Namespace {
     /// The root group's GID.
     pub fn root_gid(&self) -> u64 {
         self.root
+    }
+
+    /// The attributes that queries were seen to name not in vain.
+    pub fn seen(&self) -> &SeenFields {
+        &self.seen
     }
 
     /// A device's index, from its index or its path.

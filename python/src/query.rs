@@ -1,17 +1,19 @@
 //! Queries: parsed once, asked of a namespace, with the interpreter let go; and what their results
 //! are told from, many objects at a time.
 
-use engram::query::ast::{Expr, QueryField};
-use engram::query::{ast, parse};
-use engram::{Consistency, Gid, Kind, Oid, QueryOptions};
+use engram::query::ast::{Expr, Literal, QueryField};
+use engram::query::params::{Param, Params};
+use engram::query::{ast, parse, parse_with};
+use engram::{Consistency, Figure, Gid, IndexSettings, Kind, Oid, QueryOptions};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use crate::array::ObjectInfo;
 use crate::error::{Result, argument};
 use crate::explanation::Explanation;
 use crate::group::{Found, facts};
+use crate::index::settings_of;
 use crate::namespace::Namespace;
 
 /// A query, and how it is to be answered.
@@ -23,10 +25,12 @@ pub struct Query {
 
 #[pymethods]
 impl Query {
-    /// Parses a query. An order or a limit that is given beside it stands in the place of its own.
+    /// Parses a query. An order, a limit or an offset that is given beside it stands in the place
+    /// of its own.
     #[new]
     #[pyo3(signature = (text, order_by = None, limit = None, eventual = false, threads = None,
-                        merge = false, brute_force = false))]
+                        merge = false, brute_force = false, offset = None, params = None))]
+    #[allow(clippy::too_many_arguments)] // as the package has them
     fn new(
         text: &Bound<'_, PyString>,
         order_by: Option<&Bound<'_, PyString>>,
@@ -35,22 +39,94 @@ impl Query {
         threads: Option<usize>,
         merge: bool,
         brute_force: bool,
+        offset: Option<u64>,
+        params: Option<Vec<(String, Given)>>,
     ) -> Result<Self> {
-        let mut query = parse(plain(text)?)?;
+        let params = params.unwrap_or_default().into_iter();
+        let params: Params = params.map(|(name, given)| (name, given.into())).collect();
+        let mut query = parse_with(plain(text)?, &params)?;
         if let Some(order_by) = order_by {
-            query.order_by = ordering(plain(order_by)?)?;
+            let order_by = plain(order_by)?;
+            match &mut query.totals {
+                None => query.order_by = ordering(order_by)?,
+                Some(totals) => {
+                    let measures = ast::Query {
+                        expr: Expr::All,
+                        totals: Some(ast::Totals { order: Vec::new(), ..totals.clone() }),
+                        ..ast::Query::default()
+                    };
+                    let ordered = parse(&format!("{measures} order by {order_by}"))?;
+                    totals.order = ordered.totals.map(|totals| totals.order).unwrap_or_default();
+                }
+            }
         }
         query.limit = limit.or(query.limit);
+        query.offset = offset.unwrap_or(query.offset);
+        let ordered = query.totals.as_ref().is_some_and(|totals| !totals.order.is_empty());
+        if query.offset > 0 && query.order_by.is_empty() && !ordered {
+            return Err(argument(format!(
+                "offset {} counts in an order, and there is none: give order_by, such as \
+                 order_by=\"@path\"",
+                query.offset
+            )));
+        }
         let consistency = if eventual { Consistency::Eventual } else { Consistency::Strong };
         let options =
             QueryOptions { consistency, threads, brute_force, merge, ..QueryOptions::default() };
         Ok(Query { query, options })
     }
 
+    /// The same with hints for the index's layout, as a dict: `split_on` and `split_threshold`.
+    fn hinted(&self, hints: &Bound<'_, PyDict>) -> Result<Self> {
+        let IndexSettings { split_on, split_threshold, .. } = settings_of(hints)?;
+        let options = QueryOptions { split_on, split_threshold, ..self.options.clone() };
+        options.check()?;
+        Ok(Query { query: self.query.clone(), options })
+    }
+
     /// The query in its own language.
     #[getter]
     fn text(&self) -> String {
         self.query.to_string()
+    }
+
+    /// Whether it gives figures, and no objects.
+    #[getter]
+    fn is_of_totals(&self) -> bool {
+        self.query.totals.is_some()
+    }
+
+    /// How many of the first are left out, and how many come after them at most.
+    #[getter]
+    fn part(&self) -> (u64, Option<u64>) {
+        (self.query.offset, self.query.limit)
+    }
+
+    /// The same query, of all that come before the end of its part.
+    fn whole(&self) -> Self {
+        let limit = self.query.last();
+        let query = ast::Query { limit, offset: 0, ..self.query.clone() };
+        Query { query, options: self.options.clone() }
+    }
+
+    /// The figures that it gives of the objects below a group: what each column is, and the rows.
+    /// An instant is a pair of the days and the ns of the day.
+    #[allow(clippy::type_complexity)] // as the stubs tell it
+    fn totals<'py>(
+        &self,
+        py: Python<'py>,
+        namespace: &Namespace,
+        group: Gid,
+    ) -> Result<(Vec<String>, Vec<Bound<'py, PyTuple>>)> {
+        let (engine, options) = (namespace.engine(), self.below(namespace, group));
+        let answer = py.detach(|| engine.query_totals(&self.query, &options))?;
+        let mut rows = Vec::with_capacity(answer.rows.len());
+        for row in answer.rows {
+            let row =
+                row.into_iter().map(|figure| told(py, figure)).collect::<PyResult<Vec<_>>>()?;
+            rows.push(PyTuple::new(py, row)?);
+        }
+        Ok((answer.columns, rows))
     }
 
     /// What it names: 0 and an attribute's key, 1 and the key of a group's, 2 and a built-in field;
@@ -61,6 +137,10 @@ impl Query {
         fields_of(&self.query.expr, &mut found);
         for order in &self.query.order_by {
             add(&order.field, &mut found);
+        }
+        if let Some(totals) = &self.query.totals {
+            let measured = totals.measures.iter().filter_map(|measure| measure.field.as_ref());
+            totals.by.iter().chain(measured).for_each(|field| add(field, &mut found));
         }
         found
     }
@@ -136,6 +216,54 @@ impl Query {
     }
 }
 
+/// What is given for a parameter.
+#[derive(FromPyObject)]
+enum Given {
+    Text(String),
+    Int(i64),
+    Big(u64),
+    Float(f64),
+    Many(Vec<Given>),
+}
+
+impl Given {
+    fn literals(self) -> Vec<Literal> {
+        match self {
+            Given::Text(text) => vec![Literal::Text(text)],
+            Given::Int(value) => vec![Literal::Int(value)],
+            Given::Big(value) => vec![Literal::Big(value)],
+            Given::Float(value) => vec![Literal::Float(value)],
+            Given::Many(all) => all.into_iter().flat_map(Given::literals).collect(),
+        }
+    }
+}
+
+impl From<Given> for Param {
+    fn from(given: Given) -> Self {
+        let is_list = matches!(given, Given::Many(_));
+        let mut literals = given.literals();
+        if is_list || literals.len() != 1 {
+            Param::Many(literals)
+        } else {
+            Param::One(literals.remove(0))
+        }
+    }
+}
+
+/// A figure as Python has it.
+fn told(py: Python<'_>, figure: Option<Figure>) -> PyResult<Bound<'_, PyAny>> {
+    const DAY: i128 = 86_400_000_000_000;
+    Ok(match figure {
+        None => py.None().into_bound(py),
+        Some(Figure::Int(value)) => value.into_pyobject(py)?.into_any(),
+        Some(Figure::Float(value)) => value.into_pyobject(py)?.into_any(),
+        Some(Figure::Text(text)) => text.into_pyobject(py)?.into_any(),
+        Some(Figure::Time(ns)) => {
+            (ns.div_euclid(DAY), ns.rem_euclid(DAY)).into_pyobject(py)?.into_any()
+        }
+    })
+}
+
 fn plain<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str> {
     text.to_str().map_err(|_| {
         engram::Error::new(
@@ -157,7 +285,7 @@ fn ordering(text: &str) -> Result<Vec<ast::Order>> {
 
 fn add(field: &QueryField, found: &mut Vec<(u8, String)>) {
     let named = match field {
-        QueryField::Attr(key) => (0, key.clone()),
+        QueryField::Attr(key) | QueryField::Part(key, _) => (0, key.clone()),
         QueryField::GroupAttr(key) => (1, key.clone()),
         QueryField::Builtin(builtin) => (2, builtin.name().to_owned()),
     };

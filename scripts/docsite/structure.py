@@ -63,6 +63,7 @@ BELOW: dict[str, list[str]] = {
     ],
     "speed": [
         "evaluation=Finding objects",
+        "evaluation-databases",
         *(f"evaluation-{part}" for part in ("mpi", "active", "kernels", "stages", "cluster")),
     ],
 }

@@ -60,6 +60,7 @@
 mod bound;
 mod empty;
 mod fill;
+mod group_changes;
 mod growth;
 mod lmdb;
 mod news;
@@ -78,6 +79,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use fill::Filling;
+pub use group_changes::GroupChanges;
 pub use growth::{Growth, NotedFailure};
 pub use lmdb::{Cursor, Txn};
 pub use lmdb::{forks, note_fork, watch_forks};

@@ -15,6 +15,7 @@
 //! | [`Headroom`], [`Cursor`] | what a write keeps in reserve; rows in order |
 //! | [`Table`] | every table, by name |
 //! | [`Filling`], [`CatalogStats`], [`Growth`] | a new catalog filled in order; figures; the shared page |
+//! | [`GroupChanges`] | which groups the last commits have changed |
 //! | [`rows`] | rows read by the holder of a transaction, a snapshot or a list |
 //! | [`meta`] | numbers in the table `meta` |
 //! | `testing` | rows in memory, for unit tests: in builds with the feature `testing` alone |
@@ -31,7 +32,7 @@ pub mod rows;
 pub mod testing;
 
 pub use catalog::{
-    Catalog, CatalogStats, Cursor, Filling, Growth, Headroom, NotedFailure, Options, ReadTxn,
-    Table, TableStats, Txn, WriteTxn, forks, note_fork, page_bytes, raise_lease_epoch,
+    Catalog, CatalogStats, Cursor, Filling, GroupChanges, Growth, Headroom, NotedFailure, Options,
+    ReadTxn, Table, TableStats, Txn, WriteTxn, forks, note_fork, page_bytes, raise_lease_epoch,
     roll_back_closed, watch_forks,
 };

@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use engram_base::dtype::{DType, Unit};
+use engram_base::dtype::{DType, Field, Unit};
 use engram_base::error::Result;
 use engram_records::attrs::AttrEntry;
 
@@ -232,6 +232,38 @@ pub fn cells_of<'a>(entry: &AttrEntry<'a>) -> Result<Cells<'a>> {
         (Some(first), _) => Cells::Many(std::iter::once(first).chain(items).collect()),
         (None, _) => Cells::Many(Vec::new()),
     })
+}
+
+/// What a field of an attribute's value is made of, or a field of that field, and so on; `None`
+/// where the value has no such field.
+pub fn cells_of_part<'a>(entry: &AttrEntry<'a>, parts: &[String]) -> Result<Option<Cells<'a>>> {
+    let value = entry.decode()?;
+    let (mut dtype, mut offset) = (&value.dtype, 0);
+    for part in parts {
+        let DType::Struct { fields, .. } = dtype else { return Ok(None) };
+        let named = |field: &&Field| field.name == *part || field.title.as_ref() == Some(part);
+        let Some(field) = fields.iter().find(named) else { return Ok(None) };
+        offset += field.offset as usize;
+        dtype = &field.dtype;
+    }
+    let whole = value.dtype.itemsize() as usize;
+    let (base, width) = match dtype {
+        DType::Sub { base, .. } => (&**base, base.itemsize() as usize),
+        other => (other, other.itemsize() as usize),
+    };
+    let len = dtype.itemsize() as usize;
+    if whole == 0 || width == 0 || matches!(base, DType::Struct { .. } | DType::Sub { .. }) {
+        return Ok(Some(Cells::One(Cell::Other)));
+    }
+    let fields = value.data.chunks_exact(whole).filter_map(|item| item.get(offset..offset + len));
+    let mut items = fields.flat_map(|field| field.chunks_exact(width)).map(|i| scalar(base, i));
+    Ok(Some(match (items.next(), items.next()) {
+        (Some(only), None) => Cells::One(only),
+        (Some(first), Some(second)) => {
+            Cells::Many([first, second].into_iter().chain(items).collect())
+        }
+        (None, _) => Cells::Many(Vec::new()),
+    }))
 }
 
 /// What the index keeps of an attribute's value (see [`Cells::indexed`]).

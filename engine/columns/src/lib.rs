@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`cell`], [`literal`] | a value as the index compares it; a literal of a query as one |
 //! | [`column_key`] | what a column is called, and a row of cells |
+//! | [`value_kind`] | what values were before they became cells |
 //! | [`range`] | the shape that most tests have |
 //! | [`zone`], [`zones`] | 32 bytes for a column of a segment, and the rows of them |
 //! | [`segment`] | columns over some thousand objects |
@@ -24,5 +25,6 @@ pub mod literal;
 pub mod range;
 pub mod runs;
 pub mod segment;
+pub mod value_kind;
 pub mod zone;
 pub mod zones;

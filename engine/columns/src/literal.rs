@@ -1,19 +1,21 @@
-//! What a literal of a query is beside cells: a number, a string, and the instant that it names.
+//! What a literal of a query is beside cells: a number, a string, and the instants that it names.
 //!
-//! A string names an instant where it is a date of ISO 8601, alone (its midnight) or with a time of
-//! day: `2017-09-01`, `2017-09-01 04:30`, `2017-09-01T04:30:05.25Z`, `2017-09-01T04:30:05+02:00`.
-//! A year or a month is its first instant: `2017`, `2017-09`. A year of other than four digits has
-//! more of them, or a sign: `-0044-03-15`, `12000-01-01`; alone it has the sign, so that `20170901`
-//! is none. Without a zone it is UTC, as numpy's datetimes are. Below a nanosecond digits are cut.
+//! A string names the whole of a year, a month or a day: `2017`, `2017-09`, `2017-09-01`; with a
+//! time of day it names one instant: `2017-09-01 04:30`, `2017-09-01T04:30:05.25Z`,
+//! `2017-09-01T04:30:05+02:00`. A year of other than four digits has more of them, or a sign:
+//! `-0044-03-15`, `12000-01-01`; alone it has the sign, so that `20170901` is none. Without a zone
+//! it is UTC, as numpy's datetimes are. Below a nanosecond digits are cut.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
+use std::ops::RangeInclusive;
 
 use crate::cell::{Cell, days_to_month};
 
 const SECOND: i128 = 1_000_000_000;
+const DAY: i128 = 86_400 * SECOND;
 
-/// A value in a query. A string also stands for the instant that it names, beside times.
+/// A value in a query. A string also stands for the instants that it names, beside times.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
     /// An integer; `true` and `false` are 1 and 0.
@@ -63,19 +65,30 @@ pub fn cell_of(literal: &Literal) -> Cell<'static> {
     }
 }
 
-/// The literal as an instant, where it names one.
+/// The literal as an instant, the first that it names; `None` where it names none.
 pub fn time_of(literal: &Literal) -> Option<Cell<'static>> {
-    match literal {
-        Literal::Text(text) => instant(text).map(Cell::instant),
-        _ => None,
-    }
+    times_of(literal).map(|(first, _)| first)
 }
 
-/// The instant that a text names: ns since 1970.
+/// The literal as the first and the last instant that it names; `None` where it names none.
+pub fn times_of(literal: &Literal) -> Option<(Cell<'static>, Cell<'static>)> {
+    let Literal::Text(text) = literal else { return None };
+    let named = instants(text)?;
+    Some((Cell::instant(*named.start()), Cell::instant(*named.end())))
+}
+
+/// The first instant that a text names: ns since 1970.
 pub fn instant(text: &str) -> Option<i128> {
+    instants(text).map(|named| *named.start())
+}
+
+/// The instants that a text names: ns since 1970.
+pub fn instants(text: &str) -> Option<RangeInclusive<i128>> {
     let mut rest = Digits(text.as_bytes());
     let year = rest.year()?;
+    let is_year = rest.0.is_empty();
     let month = rest.part()?;
+    let is_month = rest.0.is_empty();
     let day = rest.part()?;
     if !(1..=12).contains(&month) {
         return None;
@@ -85,14 +98,44 @@ pub fn instant(text: &str) -> Option<i128> {
     if !(1..=length).contains(&day) {
         return None;
     }
-    let of_day = if rest.0.is_empty() {
-        0
-    } else {
-        rest.byte(b"Tt ")?;
-        rest.time_of_day()?
-    };
-    let ns = (first + day - 1) * 86_400 * SECOND + of_day;
-    rest.0.is_empty().then_some(ns)
+    let midnight = (first + day - 1) * DAY;
+    if rest.0.is_empty() {
+        let days = match (is_year, is_month) {
+            (true, _) => days_to_month((year + 1 - 1970) * 12) - first,
+            (false, true) => length,
+            (false, false) => 1,
+        };
+        return Some(midnight..=midnight + days * DAY - 1);
+    }
+    rest.byte(b"Tt ")?;
+    let ns = midnight + rest.time_of_day()?;
+    rest.0.is_empty().then_some(ns..=ns)
+}
+
+/// The text that names an instant, ns since 1970: a day if it is its midnight.
+pub fn instant_text(ns: i128) -> String {
+    let (mut days, of_day) = (ns.div_euclid(DAY), ns.rem_euclid(DAY));
+    let mut month = days * 4800 / 146_097; // as many as days make on average, which is near
+    while days_to_month(month) > days {
+        month -= 1;
+    }
+    while days_to_month(month + 1) <= days {
+        month += 1;
+    }
+    days -= days_to_month(month);
+    let (year, month) = (1970 + month.div_euclid(12), month.rem_euclid(12) + 1);
+    let sign = if year < 0 { "-" } else { "" };
+    let mut text = format!("{sign}{:04}-{month:02}-{:02}", year.abs(), days + 1);
+    let (seconds, fraction) = (of_day / SECOND, of_day % SECOND);
+    if of_day > 0 {
+        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        let _ = write!(text, "T{hours:02}:{minutes:02}:{seconds:02}");
+    }
+    if fraction > 0 {
+        let digits = format!("{fraction:09}");
+        let _ = write!(text, ".{}", digits.trim_end_matches('0'));
+    }
+    text
 }
 
 /// What is left to read.
@@ -180,7 +223,7 @@ impl Digits<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::instant;
+    use super::{instant, instant_text, instants};
 
     #[test]
     fn dates_and_times_are_instants() {
@@ -208,6 +251,44 @@ mod tests {
         ];
         for (text, ns) in cases {
             assert_eq!(instant(text), Some(ns), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_date_is_the_whole_of_its_time_and_a_time_of_day_one_instant() {
+        let cases = [
+            ("1970", "1970-01-01T00", "1970-12-31T23:59:59.999999999"),
+            ("2000", "2000-01-01T00", "2000-12-31T23:59:59.999999999"),
+            ("2000-02", "2000-02-01T00", "2000-02-29T23:59:59.999999999"),
+            ("2017-12", "2017-12-01T00", "2017-12-31T23:59:59.999999999"),
+            ("2017-12-31", "2017-12-31T00", "2017-12-31T23:59:59.999999999"),
+            ("-0044-03-15", "-0044-03-15T00", "-0044-03-15T23:59:59.999999999"),
+            ("2017-12-31T00", "2017-12-31T00", "2017-12-31T00"),
+            ("2017-12-31 04:30", "2017-12-31T04:30", "2017-12-31T04:30"),
+            ("2017-12-31T04:30:05Z", "2017-12-31T04:30:05", "2017-12-31T04:30:05"),
+        ];
+        for (text, first, last) in cases {
+            let expected = instant(first).unwrap()..=instant(last).unwrap();
+            assert_eq!(instants(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_instant_is_written_as_it_is_read() {
+        let day = 86_400_000_000_000;
+        let cases = [
+            (0, "1970-01-01"),
+            (-1, "1969-12-31T23:59:59.999999999"),
+            (day / 2 + 500_000_000, "1970-01-01T12:00:00.5"),
+            (1_504_267_200_000_000_000, "2017-09-01T12:00:00"),
+            (-63_549_360_000_000_000_000, "-0044-03-15"),
+        ];
+        for (ns, text) in cases {
+            assert_eq!(instant_text(ns), text);
+        }
+        for days in (-1_000_000_i64..1_000_000).step_by(13) {
+            let ns = i128::from(days) * day + i128::from(days.rem_euclid(7));
+            assert_eq!(instant(&instant_text(ns)), Some(ns), "{days}");
         }
     }
 

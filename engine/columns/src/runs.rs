@@ -8,7 +8,8 @@
 //! Sealing a segment appends a run of level 0, the segment's own entries. Once there are
 //! [`merge::FAN_OUT`] runs of a level, maintenance merges them into one of the next, so that there
 //! are few runs for a query to search, and each entry is rewritten a few times in all. Beyond about
-//! a million entries runs are left as they are: a merge is one transaction, and holds up others.
+//! a million entries runs are left as they are. A merge of many entries takes several transactions,
+//! so that it holds up nobody for long (`unfinished.rs`).
 //!
 //! A run is never changed once written. Rewriting a segment gives its rows a new number, and new
 //! entries in a new run; entries of segments that are *gone* stay where they are, and readers pass
@@ -29,6 +30,9 @@ mod merge;
 mod packing;
 mod ranked_range;
 mod read;
+mod scatter;
+mod unfinished;
+mod walk;
 mod write;
 
 #[cfg(test)]
@@ -42,7 +46,10 @@ pub use self::check::decode;
 pub use self::check::{check, columns};
 use self::head::RunHead;
 pub use self::merge::merge_some;
-pub use self::read::SortedRuns;
+pub use self::read::{RunPiece, SortedRuns};
+pub use self::scatter::RowSpan;
+pub use self::unfinished::UNFINISHED;
+pub use self::walk::{RunEntry, RunWalk};
 use self::write::{Entries, Reference};
 use super::cell::Cell;
 use super::column_key::ColumnKey;
@@ -104,15 +111,20 @@ pub fn append<'c, C: Borrow<Cell<'c>>>(
     segment: u32,
     entries: &[(C, u16)],
 ) -> Result<()> {
-    let run = number_after(column, &heads(txn, column)?)?;
+    let run = next_number(txn, column, &heads(txn, column)?)?;
     let entry = |(cell, position): &(C, u16)| (cell.borrow().clone(), Reference::from(*position));
     let entries = Entries::Cells(entries.iter().map(entry).collect());
     write::write(txn, column, run, 0, &[segment], entries)
 }
 
-/// A number greater than those of these runs; the first is 1.
-fn number_after(column: ColumnKey, heads: &[(Number, RunHead<'_>)]) -> Result<Number> {
-    match heads.last().map_or(Some(1), |(last, _)| last.checked_add(1)) {
+/// The number of the next run of a column that has these; the first is 1.
+fn next_number(
+    txn: &Txn<'_>,
+    column: ColumnKey,
+    heads: &[(Number, RunHead<'_>)],
+) -> Result<Number> {
+    let last = heads.last().map_or(0, |(last, _)| *last);
+    match last.max(unfinished::number_in_use(txn, column)?).checked_add(1) {
         Some(number) => Ok(number),
         None => fail!(Corrupt, "column {column} of `index_runs` has no number left"),
     }

@@ -28,9 +28,7 @@ mod tests;
 
 pub use bitmap::Bitmap;
 pub use build::Built;
-#[cfg(test)]
-pub(crate) use column::Slot;
-pub use column::{Column, Marks, SoughtTexts};
+pub use column::{Column, Marks, NO_CELL, Numbers, Slot, SoughtTexts, UNSURE_CELL};
 pub use gather::GatheredRows;
 pub use head::{ColumnEntry, Segment};
 pub use layout::{AttributeGroup, BUILTIN_GROUP, COLUMNS_MAX, GroupKind, SegmentLayout};

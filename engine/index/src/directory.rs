@@ -188,10 +188,23 @@ pub(crate) fn mark_dead(txn: &mut WriteTxn<'_>, place: SegmentPosition) -> Resul
     txn.put(Table::IndexDead, &place.segment.to_be_bytes(), &bitmap.to_bytes())
 }
 
-/// The OIDs at live positions, ascending.
-pub(crate) fn live_oids(txn: &Txn<'_>, segment: u32) -> Result<Vec<Oid>> {
+/// Marks positions of a segment dead.
+pub(crate) fn mark_all_dead(
+    txn: &mut WriteTxn<'_>,
+    segment: u32,
+    positions: &[usize],
+) -> Result<()> {
+    let rows = head(txn, segment)?.len();
+    let mut bitmap = dead(txn, segment, rows)?;
+    for position in positions {
+        bitmap.insert(*position);
+    }
+    txn.put(Table::IndexDead, &segment.to_be_bytes(), &bitmap.to_bytes())
+}
+
+/// The live positions of a segment, with their OIDs, ascending.
+pub(crate) fn live(txn: &Txn<'_>, segment: u32) -> Result<Vec<(usize, Oid)>> {
     let head = head(txn, segment)?;
     let dead = dead(txn, segment, head.len())?;
-    let all = head.oids().into_iter().enumerate();
-    Ok(all.filter(|(at, _)| !dead.contains(*at)).map(|(_, oid)| oid).collect())
+    Ok(head.oids().into_iter().enumerate().filter(|(at, _)| !dead.contains(*at)).collect())
 }

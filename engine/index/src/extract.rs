@@ -21,6 +21,7 @@ use engram_columns::column_key::{
     unsigned,
 };
 use engram_columns::segment::{GatheredRows, SegmentLayout};
+use engram_columns::value_kind::ValueKind;
 use engram_records::attrs::{self, AttrEntry, KeyId};
 use engram_records::object::{Class, Record};
 
@@ -348,7 +349,7 @@ impl Extracted {
             gathered.clear(place);
         }
         for (entry, place) in self.attributes(at).zip(columns) {
-            gathered.set(*place, cell(entry)?);
+            set(gathered, *place, entry)?;
         }
         Ok(())
     }
@@ -363,10 +364,24 @@ impl Extracted {
     ) -> Result<()> {
         let entries = self.attributes(before).zip(self.attributes(at)).zip(columns);
         for ((_, entry), place) in entries.filter(|((before, entry), _)| before != entry) {
-            gathered.set(*place, cell(entry)?);
+            set(gathered, *place, entry)?;
         }
         Ok(())
     }
+}
+
+/// Says what the last row has of an attribute, by its bytes.
+fn set<'a>(gathered: &mut GatheredRows<'a>, place: usize, entry: &'a [u8]) -> Result<()> {
+    let Some(entry) = attrs::entries(entry).next().transpose()? else {
+        gathered.set(place, None);
+        return Ok(());
+    };
+    let cell = indexed(&entry)?;
+    if cell.is_some() {
+        gathered.note_kind(place, ValueKind::of_entry(&entry));
+    }
+    gathered.set(place, cell);
+    Ok(())
 }
 
 /// What the index keeps of an attribute by its bytes, if it keeps anything.

@@ -22,7 +22,7 @@ use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::Gid;
 use engram_catalog::meta::meta_u64;
-use engram_catalog::{Table, WriteTxn};
+use engram_catalog::{Table, Txn, WriteTxn};
 use engram_columns::cell::{Cell, compare};
 use engram_columns::column_key::ColumnKey;
 use engram_columns::segment::{AttributeGroup, GroupKind, SegmentLayout};
@@ -30,11 +30,16 @@ use engram_columns::segment::{AttributeGroup, GroupKind, SegmentLayout};
 /// The most families that the keys of a tag's objects may form.
 const ROOTS_MAX: usize = 64;
 
+/// How many leaves get segments of their own however few their objects are.
+const LEAVES_FEW: usize = 4;
+
 /// The most keys that a family gives groups to; it counts twice as many.
 const KEYS_MAX: usize = 1024;
 
 /// The row of `meta` with the next family's number.
 const NEXT_FAMILY: &[u8] = b"next_family";
+/// The rows of `meta` with what was done to families that are forgotten ([`Past`]).
+const PAST: [&[u8]; 3] = [b"past_seals", b"past_splits", b"past_merges"];
 
 /// A split by value: below `at`, or without a value that compares, is `low`.
 #[derive(Clone, Debug)]
@@ -114,12 +119,31 @@ impl Family {
                 Err(place) => self.keys.insert(place, (*key, objects)),
             }
         }
+        self.forget_rarest();
+    }
+
+    fn forget_rarest(&mut self) {
         if self.keys.len() > 2 * KEYS_MAX {
             self.keys.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
             self.keys.truncate(KEYS_MAX);
             self.keys.sort_unstable_by_key(|(key, _)| *key);
             self.forget_groups();
         }
+    }
+
+    /// Every attribute that its row names.
+    pub fn named(&self) -> impl Iterator<Item = ColumnKey> + '_ {
+        let counted = self.keys.iter().map(|(key, _)| *key);
+        let placed = self.groups.iter().flat_map(|group| group.columns.iter().copied());
+        counted.chain(placed).chain(self.split.iter().map(|split| split.key))
+    }
+
+    /// Counts anew: so many objects, and how many of them have each key. Keys that none has are
+    /// forgotten.
+    pub(crate) fn recount(&mut self, keys: BTreeMap<ColumnKey, u64>, objects: u64) {
+        (self.keys, self.objects) = (keys.into_iter().collect(), objects);
+        self.forget_rarest();
+        self.forget_groups();
     }
 
     /// How its next segment is laid out. Runs are for segments of a lasting size: small ones, soon
@@ -228,6 +252,27 @@ impl Families {
         fail!(Corrupt, "the families below {from} of tag {:#x} form a loop", self.tag)
     }
 
+    /// How many leaves are below a family, which may be one itself.
+    pub(crate) fn leaves_below(&self, id: u32) -> Result<usize> {
+        let (mut leaves, mut open) = (0, vec![id]);
+        while let Some(id) = open.pop() {
+            match &self.get(id)?.split {
+                Some(split) if leaves + open.len() <= self.all.len() => {
+                    open.extend([split.low, split.high]);
+                }
+                _ => leaves += 1,
+            }
+        }
+        Ok(leaves)
+    }
+
+    /// Whether so many new objects of a family are too few for the leaves below it to get a segment
+    /// each, of so many objects on average. A few leaves get theirs all the same.
+    pub(crate) fn are_few(&self, id: u32, objects: u64, for_each: usize) -> Result<bool> {
+        let leaves = self.leaves_below(id)?;
+        Ok(leaves > LEAVES_FEW && objects < (leaves * for_each) as u64)
+    }
+
     /// Whether a split there would part what belongs to a leaf, as far as the splits above it say.
     pub(crate) fn parts(&self, leaf: u32, key: ColumnKey, at: &Cell<'_>) -> Result<bool> {
         let mut child = self.get(leaf)?;
@@ -246,9 +291,11 @@ impl Families {
         Ok(true)
     }
 
-    /// Forgets a family to which nothing belongs.
+    /// Forgets a family to which nothing belongs. What was done to it stays counted.
     pub(crate) fn remove(&mut self, txn: &mut WriteTxn<'_>, id: u32) -> Result<()> {
-        self.all.remove(&id);
+        if let Some(family) = self.all.remove(&id) {
+            Past::load(txn)?.with(&family).save(txn)?;
+        }
         self.changed.retain(|changed| *changed != id);
         txn.delete(Table::IndexFamilies, &codec::key(self.tag, id))?;
         Ok(())
@@ -260,6 +307,37 @@ impl Families {
             if let Some(family) = self.all.get(&id) {
                 txn.put(Table::IndexFamilies, &codec::key(self.tag, id), &family.encode())?;
             }
+        }
+        Ok(())
+    }
+}
+
+/// How often anything was done to families that are forgotten since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Past {
+    pub seals: u64,
+    pub splits: u64,
+    pub merges: u64,
+}
+
+impl Past {
+    pub(crate) fn load(txn: &Txn<'_>) -> Result<Self> {
+        let count = |name| meta_u64(txn.get(Table::Meta, name)?);
+        let [seals, splits, merges] = PAST.map(count);
+        Ok(Past { seals: seals?, splits: splits?, merges: merges? })
+    }
+
+    fn with(self, family: &Family) -> Self {
+        Past {
+            seals: self.seals + family.seals,
+            splits: self.splits + family.splits,
+            merges: self.merges + family.merges,
+        }
+    }
+
+    fn save(self, txn: &mut WriteTxn<'_>) -> Result<()> {
+        for (name, count) in PAST.into_iter().zip([self.seals, self.splits, self.merges]) {
+            txn.put(Table::Meta, name, &count.to_le_bytes())?;
         }
         Ok(())
     }

@@ -2,8 +2,11 @@
 //!
 //! A process that may write takes down which attributes its queries name. Keys that are asked for
 //! together often enough are brought into one attribute group; and a query may say so itself
-//! (`merge`), or where families are to be split by value (`split_on`), or from how many segments on
-//! (`split_threshold`). The index then lies otherwise; answers are the same, with hints or without.
+//! (`merge`), or where families are to be split by value (`split_on`), or from how many full
+//! segments of objects on (`split_threshold`). The index then lies otherwise; answers are the same,
+//! with hints or without, and settings are as they were. What a query may ask for is bounded, since
+//! other queries pay for it: both halves of a split have a sixteenth of a segment's objects at
+//! least, and a tag has [`HINTED_MAX`] such splits at most.
 //!
 //! Hints are of one process, and live until maintenance finds nothing left to do for them. Two
 //! processes may want different things of the same keys. So keys that were seen to must be asked
@@ -23,6 +26,9 @@ const SETS_MAX: usize = 256;
 /// How many hints wait.
 const ASKED_MAX: usize = 64;
 
+/// How many splits queries may have asked for in one tag.
+pub(crate) const HINTED_MAX: usize = 16;
+
 /// Something to do that is not due by itself.
 #[derive(Clone, Debug)]
 pub enum Hint {
@@ -30,7 +36,8 @@ pub enum Hint {
     Merge(Vec<ColumnKey>),
     /// Split what has the key: below the cell, and the others.
     SplitOn(ColumnKey, Cell<'static>),
-    /// Split what has one of the keys, and more segments than this, by the values of one of them.
+    /// Split what has one of the keys, and more objects than so many full segments, by the values
+    /// of one of them.
     SplitAbove(Vec<ColumnKey>, usize),
 }
 

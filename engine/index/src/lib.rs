@@ -11,9 +11,10 @@
 //! *An index row is never a copy of attributes.* Records have them; the index says where it has
 //! looked. So an object is at exactly one place:
 //!
-//! * in the **tail** ([`tail`]), from the object's own commit on. Queries judge its record. When
-//!   the tail is full, a transaction after a commit **seals** it (`seal`);
-//!   tail is full, a transaction after a commit **seals** it (`seal`);
+//! * in the **tail** ([`tail`]), from the object's own commit on. Queries judge its record, or
+//!   cells that they keep of it. When the tail is full, a transaction after a commit **seals** it
+//!   (`seal`); when nobody commits for a second, and when the last process closes the realm, what
+//!   is left is sealed, too;
 //! * at one live position of a **segment** ([`engram_columns::segment`]): columns over some
 //!   thousand objects of one **family** ([`family`]), with **zones** ([`engram_columns::zone`])
 //!   that say what a query need not open;
@@ -38,7 +39,7 @@
 //! | [`tail`] | what is not sealed yet |
 //! | `seal`, [`extract`] | records as rows of segments |
 //! | [`directory`], [`family`] | the segments that there are, and the families they belong to |
-//! | [`queue`], [`maintain`] | draining and maintenance, one step in a transaction |
+//! | [`queue`], [`maintain`], `renew` | draining and maintenance, one step in a transaction |
 //! | [`settings`], [`hints`] | what programs and queries wish for |
 //! | `state` | [`IndexState`]: what one process remembers between its commits |
 //! | [`stats`] | how the index lies, in figures |
@@ -53,6 +54,7 @@ pub mod hints;
 pub mod maintain;
 pub(crate) mod mode_cache;
 pub mod queue;
+pub(crate) mod renew;
 pub(crate) mod seal;
 pub mod settings;
 pub(crate) mod split;

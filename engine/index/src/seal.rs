@@ -5,6 +5,11 @@
 //! transaction); when it ends, each has one. Objects that came to the index just now are placed by
 //! their keys; those of a segment that is rewritten stay in their family.
 //!
+//! Objects of one tag share families with those of another that has them laid out in the same way:
+//! a thousand groups with settings of their own, all alike, need no thousand segments. They lie
+//! under the tag that came first. When its settings change, those of the others come under another
+//! from then on; what is sealed stays where it is.
+//!
 //! Small segments are united without a look at the records: their columns say all that there is to
 //! say of a live object, or the queue says that they do not.
 
@@ -35,7 +40,7 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 /// Columns that a segment of several rows has at most.
 pub(crate) const COLUMNS_USUAL: usize = 4096;
 /// Built-in columns that each object has.
-const COLUMNS_BUILTIN: usize = 10;
+pub(crate) const COLUMNS_BUILTIN: usize = 10;
 /// Rows from which a family of fixed groups decides which of its keys are nearly unique.
 const SAMPLE_ROWS: usize = 32;
 
@@ -101,6 +106,7 @@ fn seal_objects(
 ) -> Result<usize> {
     let mut by_tag: BTreeMap<Gid, Vec<u32>> = BTreeMap::new();
     let (mut parent, mut tag, mut sealed) = (0, 0, 0);
+    let mut shared = SharedTags::default();
     let mut rows = Vec::with_capacity(objects.len());
     for at in 0..objects.len() as u32 {
         if objects.keys(objects.key_set(at)).len() + COLUMNS_BUILTIN > COLUMNS_MAX {
@@ -113,7 +119,7 @@ fn seal_objects(
             parent = objects.parent(at);
             let own = match origin {
                 Origin::Family { tag, .. } => tag,
-                Origin::New => settings::at(&mut txn.rows(), parent)?.1,
+                Origin::New => shared.of(txn, root, parent)?,
             };
             if own != tag {
                 by_tag.entry(tag).or_default().append(&mut rows);
@@ -133,6 +139,51 @@ fn seal_objects(
         }
     }
     Ok(sealed)
+}
+
+/// Under which tags objects are sealed, within one transaction.
+#[derive(Default)]
+struct SharedTags {
+    /// Layouts with the tags under which they lie, once somebody has asked.
+    known: Option<Vec<(Effective, Gid)>>,
+}
+
+impl SharedTags {
+    /// The tag for what is in a group: the first of those that have objects laid out as there.
+    fn of(&mut self, txn: &mut WriteTxn<'_>, root: Gid, group: Gid) -> Result<Gid> {
+        let (settings, tag) = settings::at(&mut txn.rows(), group)?;
+        if tag == 0 {
+            return Ok(0);
+        }
+        let known = match &mut self.known {
+            Some(known) => known,
+            none => none.insert(known_layouts(txn, root)?),
+        };
+        let layout = settings.layout();
+        if let Some((_, tag)) = known.iter().find(|(known, _)| *known == layout) {
+            return Ok(*tag);
+        }
+        known.push((layout, tag));
+        Ok(tag)
+    }
+}
+
+/// The layout of what has no tag, and those of the tags that have families and are still there.
+fn known_layouts(txn: &mut WriteTxn<'_>, root: Gid) -> Result<Vec<(Effective, Gid)>> {
+    let mut layouts = vec![(settings::at(&mut txn.rows(), root)?.0.layout(), 0)];
+    let mut next = 1_u64;
+    loop {
+        let row = txn.seek(Table::IndexFamilies, &next.to_be_bytes())?.next()?;
+        let Some(tag) = row.and_then(|(key, _)| key.first_chunk()) else { return Ok(layouts) };
+        let tag = Gid::from_be_bytes(*tag);
+        match settings::at(&mut txn.rows(), tag) {
+            Ok((settings, _)) => layouts.push((settings.layout(), tag)),
+            Err(error) if error.kind() == Kind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let Some(after) = tag.checked_add(1) else { return Ok(layouts) };
+        next = after;
+    }
 }
 
 /// Makes one segment of small ones of a leaf, from their columns alone. Whether it did: segments
@@ -236,7 +287,7 @@ impl Sealing<'_, '_> {
                     root
                 }
             };
-            for (leaf, rows) in self.by_leaf(from, objects, rows)? {
+            for (leaf, rows) in self.by_leaf(from, objects, rows, origin)? {
                 let (signatures, all) = by_leaf.entry(leaf).or_default();
                 signatures.push((keys.to_vec(), rows.len() as u64));
                 all.extend(rows);
@@ -263,14 +314,17 @@ impl Sealing<'_, '_> {
         Ok(())
     }
 
-    /// Objects below a family by their leaf.
+    /// Objects below a family by their leaf. New ones that are few for so many leaves stay with the
+    /// family that was split, in one segment; maintenance brings more of them to the leaves later.
     fn by_leaf(
         &self,
         from: u32,
         objects: &Extracted,
         rows: Vec<u32>,
+        origin: Origin,
     ) -> Result<BTreeMap<u32, Vec<u32>>> {
-        if self.families.get(from)?.is_leaf() {
+        let few = || self.families.are_few(from, rows.len() as u64, self.settings.leaf_rows());
+        if self.families.get(from)?.is_leaf() || origin == Origin::New && few()? {
             return Ok(BTreeMap::from([(from, rows)]));
         }
         let mut by_leaf: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

@@ -2,8 +2,9 @@
 //!
 //! A row of `index_settings` belongs to a group; a setting that it does not have is said by the
 //! nearest group above that has it, then by the realm's root, then by the defaults. A group other
-//! than the root whose row says more than when to index is a *tag*: the objects below it form
-//! families of their own.
+//! than the root whose row has objects laid out in another way than those above it is a *tag*: the
+//! objects below it form families of their own. Tags that have objects laid out in the same way
+//! share families (see `seal`).
 //!
 //! A row is a run of entries: a tag byte, a length (varint) and as many bytes. Integers are
 //! little-endian.
@@ -39,7 +40,7 @@ pub struct IndexSettings {
     pub attributes_per_group: Option<u32>,
     /// Whether attribute groups may change.
     pub policy: Option<Policy>,
-    /// How many segments an attribute group has before it is split by value.
+    /// How many full segments' worth of objects a family has before it is split by value.
     pub split_threshold: Option<u32>,
     /// Split here: objects whose attribute is below the value, and the others.
     pub split_on: Option<(String, Literal)>,
@@ -65,7 +66,7 @@ pub struct Effective {
     pub attributes_per_group: usize,
     /// Whether attribute groups may change.
     pub policy: Policy,
-    /// The segments that an attribute group has before it is split by value.
+    /// The full segments' worth of objects that a family has before it is split by value.
     pub split_threshold: usize,
     /// Where to split, if somebody has said so: at this value of this attribute.
     pub split_on: Option<(String, Literal)>,
@@ -79,6 +80,29 @@ pub struct Effective {
     pub merge_overlap: u32,
     /// The objects that the queue has before a commit drains a part.
     pub queue_max: usize,
+}
+
+impl Effective {
+    /// The objects that a family has before it is split by value: full segments are counted, not
+    /// those that there are, or small ones would split what is small.
+    pub(crate) fn split_rows(&self, threshold: usize) -> u64 {
+        (threshold as u64).saturating_mul(self.segment_rows as u64)
+    }
+
+    /// The fewest objects of a half for which a family is split because it is large.
+    pub(crate) fn child_rows(&self) -> u64 {
+        (self.segment_rows as u64 / 2).max(1)
+    }
+
+    /// The fewest objects of a half for which a family is split because a query asks for it.
+    pub(crate) fn hinted_rows(&self) -> u64 {
+        (self.segment_rows as u64 / 16).max(1)
+    }
+
+    /// The fewest objects, on average, for which a leaf gets a segment of its own.
+    pub(crate) fn leaf_rows(&self) -> usize {
+        (self.segment_rows / 64).max(1)
+    }
 }
 
 impl IndexSettings {
@@ -120,10 +144,10 @@ impl IndexSettings {
         }
     }
 
-    /// Whether they say more than when to index.
-    fn says_layout(&self) -> bool {
-        let when = IndexSettings { mode: self.mode, queue_max: self.queue_max, ..Self::default() };
-        *self != when
+    /// How objects are laid out in segments: what the root alone says is left out.
+    pub(crate) fn layout(&self) -> Effective {
+        let here = IndexSettings { mode: None, tail_rows: None, queue_max: None, ..self.clone() };
+        here.effective()
     }
 
     /// The same without gaps.
@@ -264,28 +288,24 @@ fn parent(rows: &mut dyn Rows, group: Gid) -> Result<Option<Gid>> {
     record.map(|row| Ok(Record::parse(&row)?.parent)).transpose()
 }
 
-/// The settings that hold in a group, and its tag: the nearest group that says how its objects are
-/// laid out, 0 for the root. In a batch none of the rows becomes a guard (see `mode_cache`).
+/// The settings that hold in a group, and its tag: the nearest group that has its objects laid out
+/// in another way than those above it, 0 for the root. In a batch none of the rows becomes a guard
+/// (see `mode_cache`).
 pub fn at(rows: &mut dyn Rows, group: Gid) -> Result<(IndexSettings, Gid)> {
-    let (mut settings, mut tag) = (IndexSettings::default(), 0);
     if !rows.has_index_settings()? {
-        return Ok((settings, tag));
+        return Ok((IndexSettings::default(), 0));
     }
-    let (mut above, mut steps) = (group, 0);
+    let (mut said, mut above, mut steps) = (Vec::new(), group, 0);
     loop {
         let Some(parent) = parent(rows, above)? else {
             fail!(NotFound, "the group {above:#x} was deleted: open it again by its path");
         };
         if let Some(row) = rows.glance(Table::IndexSettings, &id_key(above))? {
-            let own = IndexSettings::parse(&row)?;
-            if tag == 0 && parent != 0 && own.says_layout() {
-                tag = above;
-            }
-            settings = settings.or(own);
+            said.push((above, parent, IndexSettings::parse(&row)?));
         }
         (above, steps) = (parent, steps + 1);
         if above == 0 {
-            return Ok((settings, tag));
+            return Ok(hold(said));
         }
         if steps > engram_ops::group::DEPTH_MAX {
             fail!(Corrupt, "the groups above {group:#x} form a loop: run verify");
@@ -293,9 +313,23 @@ pub fn at(rows: &mut dyn Rows, group: Gid) -> Result<(IndexSettings, Gid)> {
     }
 }
 
+/// What settings come to, the nearest first, each with its group and the one above that; and the
+/// tag.
+fn hold(said: Vec<(Gid, Gid, IndexSettings)>) -> (IndexSettings, Gid) {
+    let (mut settings, mut tag) = (IndexSettings::default(), 0);
+    for (group, parent, own) in said.into_iter().rev() {
+        let above = settings.layout();
+        settings = own.or(settings);
+        if parent != 0 && settings.layout() != above {
+            tag = group;
+        }
+    }
+    (settings, tag)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{IndexMode, IndexSettings, Policy};
+    use super::{IndexMode, IndexSettings, Policy, hold};
     use engram_columns::literal::Literal;
 
     fn full() -> IndexSettings {
@@ -346,5 +380,18 @@ mod tests {
         assert_eq!((both.tail_rows, both.segment_rows), (Some(1), Some(64)));
         assert_eq!(IndexSettings::default().effective().attributes_per_group, 4);
         assert_eq!(both.effective().attributes_per_group, usize::MAX);
+    }
+
+    #[test]
+    fn a_tag_is_a_group_whose_objects_are_laid_out_in_another_way_than_those_above() {
+        let rows = |rows| IndexSettings { segment_rows: Some(rows), ..IndexSettings::default() };
+        let tag = |said| hold(said).1;
+        assert_eq!(tag(vec![(1, 0, rows(64))]), 0, "the root is none");
+        assert_eq!(tag(vec![(2, 1, rows(64)), (1, 0, rows(64))]), 0);
+        assert_eq!(tag(vec![(2, 1, rows(4096))]), 0, "so it is anyway");
+        assert_eq!(tag(vec![(3, 2, rows(64)), (2, 1, rows(64))]), 2);
+        assert_eq!(tag(vec![(3, 2, rows(32)), (2, 1, rows(64))]), 3);
+        let tail = IndexSettings { tail_rows: Some(1), mode: Some(IndexMode::Async), ..rows(64) };
+        assert_eq!(tag(vec![(3, 2, tail), (2, 1, rows(64))]), 2, "those are about no segments");
     }
 }

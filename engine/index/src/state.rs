@@ -14,6 +14,12 @@ use engram_columns::column_key::ColumnKey;
 const MARKS: u64 = 256;
 /// Sealed objects after which it does: a look reads the whole directory.
 const SEALED: u64 = 768;
+/// How many a seal counts for at least: few objects make a segment, too.
+const SEAL: u64 = SEALED / 4;
+/// How many objects a commit brings for each step of maintenance that follows it, beside the first.
+/// With a handful of nearly unique keys these come to about a step before they lie in a full segment
+/// and in long runs.
+const OBJECTS_A_STEP: u64 = 256;
 
 /// Hints of one process.
 pub struct IndexState {
@@ -36,6 +42,8 @@ pub struct IndexState {
     marks: AtomicU64,
     /// Objects that it has sealed since that look.
     sealed: AtomicU64,
+    /// Objects that it has put or changed since it last did maintenance.
+    touched: AtomicU64,
     /// Whether somebody of this process is at it.
     busy: AtomicBool,
     /// The modes of new objects.
@@ -57,6 +65,7 @@ impl Default for IndexState {
             again_at: AtomicU64::new(0),
             marks: AtomicU64::new(0),
             sealed: AtomicU64::new(0),
+            touched: AtomicU64::new(0),
             queued: AtomicU64::new(0),
             queue_max: AtomicU64::new(65_536),
             busy: AtomicBool::new(false),
@@ -79,6 +88,8 @@ pub struct Waiting {
     pub spans: Option<u64>,
     /// Rows of the queue.
     pub queued: u64,
+    /// Objects that the commit has put, changed or removed.
+    pub touched: u64,
 }
 
 /// Maintenance by this process, ended when dropped. One thread at a time is enough.
@@ -96,6 +107,7 @@ impl IndexState {
         if let Some(waiting) = waiting {
             self.tail.store(waiting.tail, Ordering::Relaxed);
             self.queued.store(waiting.queued, Ordering::Relaxed);
+            self.touched.fetch_add(waiting.touched, Ordering::Relaxed);
             if let Some(own) = waiting.own_span {
                 self.own_span.store(own, Ordering::Relaxed);
             }
@@ -129,7 +141,18 @@ impl IndexState {
     /// Takes down that so many objects of the tail were sealed.
     pub fn note_sealed(&self, objects: usize) {
         self.again_at.store(0, Ordering::Relaxed);
-        self.sealed.fetch_add(objects as u64, Ordering::Relaxed);
+        self.sealed.fetch_add((objects as u64).max(SEAL), Ordering::Relaxed);
+    }
+
+    /// How many steps this process takes now: as many as keep pace with what it has put and changed
+    /// since it asked last.
+    pub fn steps(&self) -> u64 {
+        1 + self.touched.swap(0, Ordering::Relaxed) / OBJECTS_A_STEP
+    }
+
+    /// Whether the tail may have any objects, as far as this process knows.
+    pub fn has_tail(&self) -> bool {
+        self.tail_len() > 0
     }
 
     /// How long the tail is, as far as this process knows: never less than what it has added
@@ -185,6 +208,11 @@ impl IndexState {
         self.asked.store(hints.any_asked(), Ordering::Relaxed);
     }
 
+    /// Whether a query has asked for something.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     /// What queries would have done.
     pub fn hints(&self) -> Vec<Hint> {
         lock(&self.hints).due()
@@ -199,15 +227,18 @@ impl IndexState {
         }
     }
 
-    /// What a forked child begins with.
+    /// What a forked child begins with: it has put nothing yet.
     pub fn forget(&self) {
         self.busy.store(false, Ordering::Release);
+        for count in [&self.tail, &self.own_span, &self.other_spans, &self.touched] {
+            count.store(0, Ordering::Relaxed);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{IndexState, MARKS, SEALED};
+    use super::{IndexState, MARKS, SEALED, Waiting};
 
     #[test]
     fn the_segments_are_looked_at_after_many_sealed_objects_or_when_there_is_a_reason() {
@@ -225,5 +256,28 @@ mod tests {
         assert!(state.is_due());
         state.looked(false, true);
         assert!(state.is_due(), "the last look left work");
+    }
+
+    #[test]
+    fn a_few_small_seals_are_a_reason_to_look() {
+        let state = IndexState::default();
+        state.looked(false, false);
+        for _ in 0..4 {
+            assert!(!state.is_due());
+            state.note_sealed(1);
+        }
+        assert!(state.is_due());
+    }
+
+    #[test]
+    fn a_large_commit_is_followed_by_more_steps_and_a_small_one_by_one() {
+        let state = IndexState::default();
+        let touch = |touched| state.note(Some(Waiting { touched, ..Waiting::default() }), 0);
+        assert_eq!(state.steps(), 1);
+        touch(1);
+        assert_eq!(state.steps(), 1);
+        touch(600);
+        touch(1000);
+        assert_eq!((state.steps(), state.steps()), (7, 1));
     }
 }

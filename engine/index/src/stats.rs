@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use super::UNINDEXED;
 use super::directory::{self, SegmentEntry};
-use super::family::Family;
+use super::family::{Family, Past};
 use super::tail;
 use engram_base::error::Result;
 use engram_base::id::{Gid, Member};
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{CatalogStats, ReadTxn, Table};
-use engram_columns::cell::Cell;
+use engram_columns::cell::{Cell, compare};
 use engram_columns::column_key::{ColumnKey, is_builtin};
+use engram_columns::literal::instant_text;
 use engram_columns::segment::{BUILTIN_GROUP, GroupKind};
 use engram_columns::zone::{ZONE_BYTES, Zone};
 use engram_ops::group;
@@ -134,6 +135,8 @@ pub fn of(
         families.insert(family.id, family);
     }
     drop(cursor);
+    let past = Past::load(txn)?;
+    (stats.seals, stats.splits, stats.merges) = (past.seals, past.splits, past.merges);
     let counted = Counted { txn, key_name, segments: &segments, families: &families };
     for family in families.values() {
         stats.seals += family.seals;
@@ -250,15 +253,24 @@ impl Counted<'_, '_> {
         Ok(sf)
     }
 
-    /// What the splits above a family say of its objects.
+    /// What the splits above a family say of its objects: for each key the nearest bound on each
+    /// side, which is the narrowest, as a split parts what the splits above it have left.
     fn bounds(&self, family: &Family) -> Result<Vec<String>> {
         let (mut bounds, mut child) = (Vec::new(), family);
+        let mut told: Vec<(ColumnKey, bool, &Cell<'_>)> = Vec::new();
         for _ in 0..self.families.len() {
             let Some(above) = self.families.get(&child.parent) else { break };
             if let Some(split) = &above.split {
-                let sign = if split.high == child.id { ">=" } else { "<" };
-                let key = (self.key_name)(split.key)?;
-                bounds.push(format!("{key} {sign} {}", text(&split.at)));
+                let is_high = split.high == child.id;
+                let wider = told.iter().any(|(key, high, at)| {
+                    (*key, *high) == (split.key, is_high) && compare(at, &split.at).is_some()
+                });
+                if !wider {
+                    told.push((split.key, is_high, &split.at));
+                    let sign = if is_high { ">=" } else { "<" };
+                    let key = (self.key_name)(split.key)?;
+                    bounds.push(format!("{key} {sign} {}", text(&split.at)));
+                }
             }
             child = above;
         }
@@ -271,10 +283,32 @@ fn text(cell: &Cell<'_>) -> String {
     match cell {
         Cell::Int(value) => value.to_string(),
         Cell::Big(value) => value.to_string(),
-        Cell::Float(value) => value.to_string(),
+        Cell::Float(value) => format!("{value:?}"), // with an exponent, where digits are many
         Cell::Text(text) => format!("{text:?}"),
-        Cell::Time(ns) => format!("{ns} ns since 1970"),
-        Cell::Far(far) => format!("{} ns since 1970", far.ns()),
+        Cell::Time(ns) => format!("\"{}\"", instant_text((*ns).into())),
+        Cell::Far(far) => format!("\"{}\"", instant_text(far.ns())),
         Cell::Other => "?".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cell, text};
+
+    #[test]
+    fn bounds_are_told_in_few_digits_and_times_as_dates() {
+        let cases = [
+            (Cell::Float(1.25e-160), "1.25e-160"),
+            (Cell::Float(-12.5), "-12.5"),
+            (Cell::Float(f64::MAX), "1.7976931348623157e308"),
+            (Cell::Int(-3), "-3"),
+            (Cell::Text("a\"b".into()), "\"a\\\"b\""),
+            (Cell::Time(1_504_224_000_000_000_000), "\"2017-09-01\""),
+            (Cell::Time(1_504_267_200_500_000_000), "\"2017-09-01T12:00:00.5\""),
+            (Cell::instant(-63_549_360_000_000_000_000), "\"-0044-03-15\""),
+        ];
+        for (cell, expected) in cases {
+            assert_eq!(text(&cell), expected);
+        }
     }
 }

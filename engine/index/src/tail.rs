@@ -14,10 +14,13 @@
 //! Nothing of this is remembered between transactions. So it holds for any order in which threads,
 //! processes and moves between realms bring objects in; another order only makes more rows.
 
+use crate::seal::COLUMNS_BUILTIN;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::{ID_BLOCK, Oid, id_key, id_of_key};
 use engram_catalog::{Table, Txn, WriteTxn};
+use engram_columns::segment::COLUMNS_MAX;
+use engram_records::attrs;
 use engram_records::index_mode::IndexMode;
 use engram_records::object::Record;
 
@@ -153,19 +156,52 @@ fn ranges(txn: &Txn<'_>) -> Result<Vec<TailRange>> {
     Ok(ranges)
 }
 
-/// The objects that a range covers, up to so many; whether these are all.
-fn covered(txn: &Txn<'_>, range: TailRange, most: usize, to: &mut Vec<Oid>) -> Result<bool> {
+/// How much one step may take: objects, and about so many bytes of their records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepRoom {
+    rows: usize,
+    bytes: usize,
+}
+
+impl StepRoom {
+    /// Room for all.
+    pub(crate) const ENDLESS: StepRoom = StepRoom { rows: usize::MAX, bytes: usize::MAX };
+
+    /// Room for so much.
+    pub(crate) fn new(rows: usize, bytes: usize) -> Self {
+        StepRoom { rows, bytes }
+    }
+
+    /// Whether there is none left.
+    pub(crate) fn is_full(self) -> bool {
+        self.rows == 0 || self.bytes == 0
+    }
+
+    /// Takes room for an object with a record of so many bytes.
+    pub(crate) fn take(&mut self, bytes: usize) {
+        self.rows = self.rows.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+/// The objects that a range covers, while there is room; whether these are all.
+fn covered(
+    txn: &Txn<'_>,
+    range: TailRange,
+    room: &mut StepRoom,
+    to: &mut Vec<Oid>,
+) -> Result<bool> {
     let mut cursor = txn.seek(Table::Objects, &id_key(range.from))?;
-    let enough = to.len().saturating_add(most);
     while let Some((key, row)) = cursor.next()? {
         let oid = id_of_key(key)?;
         if oid > range.last() {
             break;
         }
         if Record::index_of(row)? == IndexMode::Sync {
-            if to.len() == enough {
+            if room.is_full() {
                 return Ok(false);
             }
+            room.take(row.len());
             to.push(oid);
         }
     }
@@ -180,16 +216,60 @@ pub fn decode(key: &[u8], row: &[u8]) -> Result<()> {
 
 /// Every object in the tail, ascending.
 pub fn all(txn: &Txn<'_>) -> Result<Vec<Oid>> {
-    let mut oids = Vec::new();
-    let mut cursor = txn.seek(Table::IndexTail, &[])?;
-    while let Some((key, _)) = cursor.next()? {
-        oids.push(id_of_key(key)?);
+    TailRows::read(txn)?.objects(txn)
+}
+
+/// The rows of one snapshot's tail. Those of two snapshots, and which objects were put or removed
+/// between them, tell how their tails differ, without a look at the objects.
+#[derive(Clone, Debug, Default)]
+pub struct TailRows {
+    ranges: Vec<TailRange>,
+    listed: Vec<Oid>,
+}
+
+impl TailRows {
+    /// Reads the rows of a snapshot.
+    pub fn read(txn: &Txn<'_>) -> Result<Self> {
+        let mut listed = Vec::new();
+        let mut cursor = txn.seek(Table::IndexTail, &[])?;
+        while let Some((key, _)) = cursor.next()? {
+            listed.push(id_of_key(key)?);
+        }
+        Ok(TailRows { ranges: ranges(txn)?, listed })
     }
-    for range in ranges(txn)? {
-        covered(txn, range, usize::MAX, &mut oids)?;
+
+    /// The objects with rows of their own, ascending.
+    pub fn listed(&self) -> &[Oid] {
+        &self.listed
     }
-    oids.sort_unstable();
-    Ok(oids)
+
+    /// Whether a snapshot's tail has an object.
+    pub fn has(&self, txn: &Txn<'_>, oid: Oid) -> Result<bool> {
+        if self.listed.binary_search(&oid).is_ok() {
+            return Ok(true);
+        }
+        if !self.ranges.iter().any(|range| range.covers(oid)) {
+            return Ok(false);
+        }
+        let row = txn.get(Table::Objects, &id_key(oid))?;
+        row.map_or(Ok(false), |row| Ok(Record::index_of(row)? == IndexMode::Sync))
+    }
+
+    /// Whether all ranges of an earlier snapshot's tail are as they were: nothing of them was
+    /// sealed since.
+    pub fn keeps_ranges_of(&self, earlier: &TailRows) -> bool {
+        earlier.ranges.iter().all(|range| self.ranges.contains(range))
+    }
+
+    /// Every object in the tail, ascending.
+    pub fn objects(&self, txn: &Txn<'_>) -> Result<Vec<Oid>> {
+        let (mut oids, mut room) = (self.listed.clone(), StepRoom::ENDLESS);
+        for range in &self.ranges {
+            covered(txn, *range, &mut room, &mut oids)?;
+        }
+        oids.sort_unstable();
+        Ok(oids)
+    }
 }
 
 /// How many ids the ranges have up to the last object of each: no fewer than objects are in them.
@@ -203,24 +283,45 @@ pub fn spans(txn: &Txn<'_>) -> Result<u64> {
     Ok(spans)
 }
 
-/// Takes up to so many objects out of the tail; which, ascending.
-pub fn take(txn: &mut WriteTxn<'_>, most: usize) -> Result<Vec<Oid>> {
-    let mut oids = Vec::new();
+/// Whether an object has more attributes than a segment has columns: it stays in the tail for good,
+/// with a row of its own, and is judged on its record.
+pub(crate) fn has_too_many_columns(row: &[u8]) -> Result<bool> {
+    if row.len() < COLUMNS_MAX {
+        return Ok(false);
+    }
+    let mut columns = COLUMNS_BUILTIN;
+    for entry in attrs::entries(Record::parse(row)?.attrs) {
+        entry?;
+        columns += 1;
+    }
+    Ok(columns > COLUMNS_MAX)
+}
+
+/// Takes up to so many objects out of the tail, with about so many bytes of records; which,
+/// ascending. It takes one at least, if there is any.
+pub fn take(txn: &mut WriteTxn<'_>, most: usize, bytes: usize) -> Result<Vec<Oid>> {
+    let (mut oids, mut room) = (Vec::new(), StepRoom::new(most, bytes));
     let mut cursor = txn.seek(Table::IndexTail, &[])?;
-    while let Some((key, _)) = cursor.next()?.filter(|_| oids.len() < most) {
+    while !room.is_full()
+        && let Some((key, _)) = cursor.next()?
+    {
+        let row = txn.get(Table::Objects, key)?.unwrap_or_default();
+        if has_too_many_columns(row)? {
+            continue;
+        }
         oids.push(id_of_key(key)?);
+        room.take(row.len());
     }
     drop(cursor);
     for oid in &oids {
         txn.delete(Table::IndexTail, &id_key(*oid))?;
     }
     for range in ranges(txn)? {
-        let left = most - oids.len();
-        if left == 0 {
+        if room.is_full() {
             break;
         }
         let key = id_key(range.block);
-        if covered(txn, range, left, &mut oids)? {
+        if covered(txn, range, &mut room, &mut oids)? {
             txn.delete(Table::IndexTailRanges, &key)?;
         } else {
             let next = oids.last().map_or(range.from, |last| last + 1);

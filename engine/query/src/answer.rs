@@ -1,7 +1,10 @@
 //! What is asked beside the query itself, and what comes back.
 
+use std::cmp::Ordering;
+
 use engram_base::error::Result;
 use engram_base::id::{Gid, Oid};
+use engram_columns::cell::{Cell, total_order};
 use engram_columns::literal::Literal;
 use engram_index::IndexSettings;
 
@@ -32,7 +35,7 @@ pub struct QueryOptions {
     /// on: what is below the value, and the others.
     pub split_on: Option<(String, Literal)>,
     /// A hint: have families of objects with an attribute that the query names split by value, from
-    /// the next maintenance on, where they have more segments than this.
+    /// the next maintenance on, where they have more objects than so many full segments.
     ///
     /// No hint changes an answer, nor groups whose policy is fixed; and a process that may only
     /// read gives none.
@@ -64,6 +67,78 @@ pub struct Answer {
     pub oids: Vec<Oid>,
     /// The transaction that the query saw.
     pub snapshot: u64,
+}
+
+/// Figures of the objects that a query finds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TotalsAnswer {
+    /// What each column is, as the query says it: the fields of groups first.
+    pub columns: Vec<String>,
+    /// A row for each group. `None` is what no object of the group has.
+    pub rows: Vec<Vec<Option<Figure>>>,
+    /// The transaction that the query saw.
+    pub snapshot: u64,
+}
+
+/// One value of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Figure {
+    /// A whole number.
+    Int(i128),
+    /// Another number.
+    Float(f64),
+    /// A string.
+    Text(String),
+    /// An instant, in ns since 1970.
+    Time(i128),
+}
+
+impl Figure {
+    /// A cell as a figure; none of what equals nothing.
+    pub(crate) fn of(cell: &Cell<'_>) -> Option<Self> {
+        Some(match cell {
+            Cell::Int(value) => Figure::Int(i128::from(*value)),
+            Cell::Big(value) => Figure::Int(i128::from(*value)),
+            Cell::Float(value) => Figure::Float(*value),
+            Cell::Text(text) => Figure::Text(text.to_string()),
+            Cell::Time(value) => Figure::Time(i128::from(*value)),
+            Cell::Far(value) => Figure::Time(value.ns()),
+            Cell::Other => return None,
+        })
+    }
+
+    /// The order of two in a column: what is missing comes last, whichever the direction.
+    pub(crate) fn order(a: Option<&Self>, b: Option<&Self>, descending: bool) -> Ordering {
+        match (a, b) {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (Some(a), Some(b)) if descending => b.compare(a),
+            (Some(a), Some(b)) => a.compare(b),
+        }
+    }
+
+    fn compare(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Figure::Int(a), Figure::Int(b)) | (Figure::Time(a), Figure::Time(b)) => a.cmp(b),
+            (Figure::Text(a), Figure::Text(b)) => a.cmp(b),
+            _ => total_order(&self.cell(), &other.cell()),
+        }
+    }
+
+    fn cell(&self) -> Cell<'_> {
+        match self {
+            Figure::Int(value) => match (i64::try_from(*value), u64::try_from(*value)) {
+                (Ok(value), _) => Cell::Int(value),
+                (_, Ok(value)) => Cell::Big(value),
+                #[expect(clippy::cast_precision_loss, reason = "beyond 64 bits")]
+                _ => Cell::Float(*value as f64),
+            },
+            Figure::Float(value) => Cell::Float(*value),
+            Figure::Text(text) => Cell::Text(text.as_str().into()),
+            Figure::Time(value) => Cell::instant(*value),
+        }
+    }
 }
 
 /// An object that a query finds, with what merging it among the hits of other pools takes.
@@ -135,8 +210,10 @@ pub struct SegmentExplanation {
 pub struct RecordCounts {
     /// By brute force.
     pub scanned: u64,
-    /// In the tail.
+    /// In the tail: by their records, or by cells that this process has kept of them.
     pub tail: u64,
+    /// Records of the tail that were read for this. What was read once is kept as cells.
+    pub tail_read: u64,
     /// In the queue.
     pub queue: u64,
     /// Of mode `none`.
@@ -145,6 +222,8 @@ pub struct RecordCounts {
     pub batch: u64,
     /// In segments, where columns could not decide.
     pub verified: u64,
+    /// Read for what they are ordered by: no column says it.
+    pub ordered: u64,
 }
 
 impl RecordCounts {
@@ -152,13 +231,15 @@ impl RecordCounts {
     pub fn add(&mut self, other: &RecordCounts) {
         self.scanned += other.scanned;
         self.tail += other.tail;
+        self.tail_read += other.tail_read;
         self.queue += other.queue;
         self.unindexed += other.unindexed;
         self.batch += other.batch;
         self.verified += other.verified;
+        self.ordered += other.ordered;
     }
 
-    /// All of them.
+    /// All that were judged.
     pub fn total(&self) -> u64 {
         self.scanned + self.tail + self.queue + self.unindexed + self.batch + self.verified
     }

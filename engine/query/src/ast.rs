@@ -5,7 +5,7 @@
 pub use engram_columns::literal::Literal;
 
 /// A whole query.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Query {
     /// Which objects; `All` where nothing is said.
     pub expr: Expr,
@@ -13,6 +13,80 @@ pub struct Query {
     pub order_by: Vec<Order>,
     /// How many at most.
     pub limit: Option<u64>,
+    /// How many of the first are left out before.
+    pub offset: u64,
+    /// What is worked out of the objects, instead of listing them.
+    pub totals: Option<Totals>,
+}
+
+impl Query {
+    /// How many of the first come before what is left out behind them, if anything is.
+    pub fn last(&self) -> Option<u64> {
+        self.limit.map(|limit| limit.saturating_add(self.offset))
+    }
+}
+
+/// What is worked out of objects: a row for each group of those that have the same, or one of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// What is worked out of each group.
+    pub measures: Vec<Measure>,
+    /// What the objects of a group have the same of.
+    pub by: Vec<QueryField>,
+    /// By which columns the rows are ordered: the fields of the groups first, then the measures.
+    pub order: Vec<(usize, Direction)>,
+}
+
+/// One figure of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// How it is worked out.
+    pub function: Function,
+    /// Of what; nothing to count objects.
+    pub field: Option<QueryField>,
+}
+
+/// Which way an order goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the least.
+    Ascending,
+    /// From the greatest.
+    Descending,
+}
+
+/// How a figure is worked out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// How many objects there are, or have the field.
+    Count,
+    /// The least value.
+    Min,
+    /// The greatest value.
+    Max,
+    /// The mean of numbers.
+    Mean,
+    /// The sum of numbers.
+    Sum,
+    /// How many different values there are.
+    Distinct,
+}
+
+impl Function {
+    /// Every one, with its name in a query.
+    pub const ALL: [(Function, &'static str); 6] = [
+        (Function::Count, "count"),
+        (Function::Min, "min"),
+        (Function::Max, "max"),
+        (Function::Mean, "mean"),
+        (Function::Sum, "sum"),
+        (Function::Distinct, "distinct"),
+    ];
+
+    /// Its name in a query.
+    pub fn name(self) -> &'static str {
+        Function::ALL.iter().find(|(known, _)| *known == self).map_or("", |(_, name)| name)
+    }
 }
 
 /// One key to order by. Objects that lack it come last, whichever the direction.
@@ -25,9 +99,10 @@ pub struct Order {
 }
 
 /// A condition on one object.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Expr {
     /// Every object.
+    #[default]
     All,
     /// All of these.
     And(Vec<Expr>),
@@ -46,6 +121,9 @@ pub enum Expr {
 pub enum QueryField {
     /// The object's own attribute.
     Attr(String),
+    /// A field of the object's own attribute, whose dtype is a structure; a field of that, and so
+    /// on.
+    Part(String, Vec<String>),
     /// The attribute of the nearest group above the object that has it.
     GroupAttr(String),
     /// What every object has.

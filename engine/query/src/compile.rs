@@ -8,12 +8,15 @@
 use super::answer::QueryOptions;
 use super::groups::Groups;
 use super::predicate::Predicate;
+use super::totals::TotalsPlan;
 use crate::ast::{Builtin, Comparison, Expr, Query, QueryField, Test};
 use engram_base::error::Result;
+use engram_base::fail;
 use engram_base::id::Gid;
 use engram_columns::cell::Cell;
 use engram_columns::literal::Literal;
 use engram_records::attrs::KeyId;
+use std::sync::Arc;
 
 /// A condition.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ pub struct Leaf {
 pub enum About {
     /// The object's own attribute.
     Attr(KeyId),
+    /// A field of the object's own attribute, whose dtype is a structure.
+    Part(KeyId, Vec<String>),
     /// The path of the object, and what the test says of its group and its name.
     Path(Box<Parts>),
     /// The name of the object.
@@ -99,8 +104,12 @@ pub struct Plan {
     pub search: Condition,
     /// In which order.
     pub order: Vec<OrderKey>,
-    /// How many at most.
+    /// How many at most, from the first of all on.
     pub limit: Option<usize>,
+    /// How many of these are left out, from the first on.
+    pub offset: usize,
+    /// What is worked out of the objects, instead of listing them.
+    pub totals: Option<Arc<TotalsPlan>>,
     /// How many leaves there are.
     pub leaves: usize,
     /// The leaves as a query says them, by number, where somebody wants to know.
@@ -108,6 +117,28 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The plan of a query that says nothing.
+    pub fn everything() -> Self {
+        let (node, search) = (Condition::Const(true), Condition::Const(true));
+        let (order, texts) = (Vec::new(), Vec::new());
+        let (limit, totals) = (None, None);
+        Plan { node, search, order, limit, offset: 0, totals, leaves: 0, texts }
+    }
+
+    /// What to say to who asks a query for objects that gives figures, or the other way round.
+    pub(crate) fn other_way(&self) -> &'static str {
+        match self.totals {
+            Some(_) => {
+                "this query gives figures, such as count(), and no objects: ask it by aggregate(), \
+                 or leave the figures out"
+            }
+            None => {
+                "this query finds objects and gives no figures: begin it with some, as in \
+                 count(), mean(temperature) where orbit = 4, or ask it by query()"
+            }
+        }
+    }
+
     /// The attributes that the condition names.
     pub fn keys(&self) -> Vec<KeyId> {
         let mut leaves = Vec::new();
@@ -158,9 +189,22 @@ pub fn compile(
         let about = compiler.field(&key.field)?;
         order.push(OrderKey { about, descending: key.descending });
     }
-    let limit = query.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let totals = TotalsPlan::new(query, &mut |field| compiler.field(field))?.map(Arc::new);
+    let limit = query.last().filter(|_| totals.is_none());
+    let limit = limit.map(|last| usize::try_from(last).unwrap_or(usize::MAX));
+    let offset = if totals.is_some() { 0 } else { query.offset };
+    let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     let search = searchable(&node);
-    Ok(Plan { node, search, order, limit, leaves: compiler.leaves, texts: compiler.texts })
+    Ok(Plan {
+        node,
+        search,
+        order,
+        limit,
+        offset,
+        totals,
+        leaves: compiler.leaves,
+        texts: compiler.texts,
+    })
 }
 
 /// The condition, with tests of the path said of groups and names.
@@ -213,6 +257,15 @@ impl Compiler<'_, '_> {
     fn test(&mut self, field: &QueryField, test: &Test) -> Result<Condition> {
         let predicate = Predicate::new(test);
         let text = || Expr::Test(field.clone(), test.clone()).to_string();
+        if let QueryField::Part(..) = field {
+            let Some(about) = self.field(field)? else { return Ok(Condition::Const(false)) };
+            let About::Part(key, _) = about else { return Ok(Condition::Const(false)) };
+            // Columns say who has the attribute, and records the rest.
+            let exists = QueryField::Attr(field.to_string());
+            let there = || Expr::Test(exists, Test::Exists).to_string();
+            let there = self.leaf(About::Attr(key), Predicate::Exists, there);
+            return Ok(all(vec![there, self.leaf(about, predicate, text)]));
+        }
         if matches!(field, QueryField::Builtin(Builtin::Scope)) {
             return Ok(Condition::Const(
                 predicate.cell(&Cell::Text(self.groups.scope().as_str().into())),
@@ -231,6 +284,7 @@ impl Compiler<'_, '_> {
     fn field(&mut self, field: &QueryField) -> Result<Option<About>> {
         Ok(match field {
             QueryField::Attr(key) => (self.key_id)(key)?.map(About::Attr),
+            QueryField::Part(key, parts) => self.part(field, key, parts)?,
             QueryField::GroupAttr(key) => {
                 let id = match (self.key_id)(key)? {
                     Some(id) => Some(id),
@@ -243,6 +297,23 @@ impl Compiler<'_, '_> {
             QueryField::Builtin(Builtin::Path) => Some(About::Path(Box::new(Parts(None)))),
             QueryField::Builtin(builtin) => Some(About::Builtin(*builtin)),
         })
+    }
+
+    /// A field of an attribute whose dtype is a structure.
+    fn part(&mut self, field: &QueryField, key: &str, parts: &[String]) -> Result<Option<About>> {
+        if let Some(id) = (self.key_id)(key)? {
+            return Ok(Some(About::Part(id, parts.to_vec())));
+        }
+        let part = parts.join(".");
+        let whole = format!("{key}.{part}");
+        if (self.key_id)(&whole)?.is_some() {
+            fail!(
+                Query,
+                "{field} is the field {part:?} of an attribute {key:?}, which no object has; of an \
+                 attribute {whole:?} the name stands in backquotes: `{whole}`"
+            );
+        }
+        Ok(None)
     }
 
     fn leaf(

@@ -3,9 +3,12 @@
 //! `And` and `Or` of one are that one; of none they are `true` and `not true`.
 
 use std::fmt::{self, Display, Formatter, Write};
+use std::ops::Range;
 
 use super::words::is_bare;
-use crate::ast::{Builtin, Comparison, Expr, Order, Query, QueryField, Test};
+use crate::ast::{
+    Builtin, Comparison, Direction, Expr, Measure, Order, Query, QueryField, Test, Totals,
+};
 use engram_columns::literal::write_text;
 
 /// How tightly what stands around an expression binds.
@@ -19,23 +22,84 @@ enum Precedence {
 
 impl Display for Query {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let mut gap = "";
-        if self.expr != Expr::All {
-            write!(f, "{}", self.expr)?;
-            gap = " ";
+        let mut parts = Vec::new();
+        if let Some(totals) = &self.totals {
+            parts.push(listed(&totals.measures));
         }
-        for (place, order) in self.order_by.iter().enumerate() {
-            let before = if place == 0 { "order by" } else { "," };
-            write!(f, "{}{before} {order}", std::mem::take(&mut gap))?;
+        if self.expr != Expr::All {
+            let is_first = parts.is_empty();
+            parts.push(format!("{}{}", if is_first { "" } else { "where " }, self.expr));
+        }
+        if let Some(totals) = &self.totals {
+            if !totals.by.is_empty() {
+                parts.push(format!("group by {}", listed(&totals.by)));
+            }
+            if !totals.order.is_empty() {
+                let order = totals.order.iter().map(|(column, direction)| {
+                    let desc = if *direction == Direction::Descending { " desc" } else { "" };
+                    format!("{}{desc}", totals.name(*column))
+                });
+                parts.push(format!("order by {}", listed(&order.collect::<Vec<_>>())));
+            }
         }
         if !self.order_by.is_empty() {
-            gap = " ";
+            parts.push(format!("order by {}", listed(&self.order_by)));
         }
-        match self.limit {
-            Some(limit) => write!(f, "{gap}limit {limit}"),
-            None => Ok(()),
+        parts.extend(self.limit.map(|limit| format!("limit {limit}")));
+        if self.offset > 0 {
+            parts.push(format!("offset {}", self.offset));
+        }
+        f.write_str(&parts.join(" "))
+    }
+}
+
+fn listed(items: &[impl Display]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl Totals {
+    /// What a column is: of the fields of groups, then of the measures.
+    pub(crate) fn name(&self, column: usize) -> String {
+        match self.by.get(column) {
+            Some(field) => field.to_string(),
+            None => self.measures[column - self.by.len()].to_string(),
         }
     }
+}
+
+impl Display for Measure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.field {
+            Some(field) => write!(f, "{}({field})", self.function.name()),
+            None => write!(f, "{}()", self.function.name()),
+        }
+    }
+}
+
+/// A query with totals as text, and where in it the fields of groups and the measures stand.
+pub(crate) fn totals_spots(query: &Query) -> (String, Vec<Range<usize>>) {
+    let text = query.to_string();
+    let Some(totals) = &query.totals else { return (text, Vec::new()) };
+    let before =
+        Query { totals: Some(Totals { by: Vec::new(), ..totals.clone() }), ..query.clone() };
+    let order_less = |query: &Query| {
+        let totals = query.totals.clone().map(|totals| Totals { order: Vec::new(), ..totals });
+        Query { totals, limit: None, offset: 0, ..query.clone() }.to_string()
+    };
+    let mut spots = Vec::new();
+    let mut at = order_less(&before).len() + " group by ".len();
+    for field in &totals.by {
+        let len = field.to_string().len();
+        spots.push(at..at + len);
+        at += len + ", ".len();
+    }
+    at = 0;
+    for measure in &totals.measures {
+        let len = measure.to_string().len();
+        spots.push(at..at + len);
+        at += len + ", ".len();
+    }
+    (text, spots)
 }
 
 impl Display for Order {
@@ -96,6 +160,19 @@ impl Display for QueryField {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             QueryField::Attr(key) => write_key(key, f),
+            QueryField::Part(key, parts) => {
+                // Without quotes it would be the attribute of a group.
+                if key == "group" {
+                    f.write_str("`group`")?;
+                } else {
+                    write_key(key, f)?;
+                }
+                for part in parts {
+                    f.write_char('.')?;
+                    write_key(part, f)?;
+                }
+                Ok(())
+            }
             QueryField::GroupAttr(key) => {
                 f.write_str("group.")?;
                 write_key(key, f)

@@ -13,7 +13,7 @@ use super::record::Users;
 use super::sealed::{PartSource, SearchedSegment, within};
 use super::zones::{EVERY, How, NONE, PreparedLeaf, owner_test};
 use engram_base::error::Result;
-use engram_columns::column_key::OWNER;
+use engram_columns::column_key::{GROUP, OWNER};
 use engram_columns::segment::bitmap::Bitmap;
 use engram_columns::segment::{Column, Marks};
 
@@ -101,7 +101,8 @@ impl<'s, 't> Searcher<'s, 't> {
         let key = match &ready.how {
             How::Cells(key) => *key,
             How::Owner => OWNER,
-            // What segments say of groups is answered before.
+            How::Group(_) if ready.passing.is_some() => GROUP,
+            // What else segments say of groups is answered before.
             How::Group(_) | How::Record => return Ok(nothing_said()),
         };
         let Some(entry) = piece.segment.column(key)? else {
@@ -111,6 +112,9 @@ impl<'s, 't> Searcher<'s, 't> {
             piece.fetch(source, &entry)?;
         }
         let column = piece.column(entry)?;
+        if let Some(passing) = &ready.passing {
+            return column.test(&|cell| passing.has(cell));
+        }
         if ready.how == How::Owner {
             let users = &self.users;
             return column.test(&|cell| owner_test(&mut users.borrow_mut(), &leaf.predicate, cell));

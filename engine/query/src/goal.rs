@@ -5,14 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use super::record::seen_attrs;
+use super::record::{Judge, seen_attrs};
 use super::sealed::SearchedSegment;
+use super::totals::Tally;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::Oid;
+use engram_catalog::ReadTxn;
 use engram_columns::cell::Cell;
 use engram_columns::column_key::{ColumnKey, NATTRS, is_builtin};
 use engram_columns::segment::bitmap::Bitmap;
+use engram_index::directory::SegmentEntry;
 use engram_records::attrs;
 use engram_records::attrs::KeyId;
 use engram_records::object::Record;
@@ -30,6 +33,8 @@ pub enum Goal {
     Attributes(u64),
     /// The keys of the attributes that the objects found have, and how many of them have each.
     Keys(BTreeMap<KeyId, u64>),
+    /// Figures of the objects found.
+    Totals(Box<Tally>),
 }
 
 impl Goal {
@@ -41,15 +46,17 @@ impl Goal {
             Goal::Count(_) => Goal::Count(0),
             Goal::Attributes(_) => Goal::Attributes(0),
             Goal::Keys(_) => Goal::Keys(BTreeMap::new()),
+            Goal::Totals(tally) => Goal::Totals(Box::new(tally.anew())),
         }
     }
 
     /// Takes in a hit by its record.
-    pub fn record(&mut self, oid: Oid, record: &Record<'_>) -> Result<()> {
+    pub fn record(&mut self, judge: &mut Judge<'_>, oid: Oid, record: &Record<'_>) -> Result<()> {
         match self {
             Goal::Oids(oids) => oids.push(oid),
             Goal::Bits(_) => unreachable!("records are not judged by position"),
             Goal::Count(count) => *count += 1,
+            Goal::Totals(tally) => tally.record(judge, record)?,
             Goal::Attributes(count) => {
                 for entry in attrs::entries(seen_attrs(record)) {
                     entry?;
@@ -70,6 +77,7 @@ impl Goal {
         match self {
             Goal::Oids(_) | Goal::Bits(_) | Goal::Count(_) => Ok(Vec::new()),
             Goal::Attributes(_) => Ok(vec![NATTRS]),
+            Goal::Totals(tally) => Ok(tally.columns()),
             Goal::Keys(_) => {
                 let keys = piece.segment.columns().map(|entry| entry.map(|entry| entry.key));
                 keys.filter(|key| key.as_ref().map_or(true, |key| !is_builtin(*key))).collect()
@@ -77,16 +85,35 @@ impl Goal {
         }
     }
 
-    /// Takes in hits by their positions in a segment.
-    pub(crate) fn hits(&mut self, piece: &mut SearchedSegment<'_>, hits: &Bitmap) -> Result<()> {
+    /// Before segments are searched: brings to hand what lies elsewhere in the index.
+    pub(crate) fn prepare(
+        &mut self,
+        txn: &ReadTxn<'_>,
+        directory: &[SegmentEntry],
+        verdicts: &[u8],
+    ) -> Result<()> {
+        match self {
+            Goal::Totals(tally) => tally.prepare(txn, directory, verdicts),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes in hits by their positions in a segment; those that only their records tell of are
+    /// left.
+    pub(crate) fn hits(
+        &mut self,
+        piece: &mut SearchedSegment<'_>,
+        hits: &Bitmap,
+    ) -> Result<Option<Bitmap>> {
         let count = hits.count();
         if count == 0 {
-            return Ok(());
+            return Ok(None);
         }
         match self {
             Goal::Oids(oids) => piece.segment.oids_at(hits, oids),
             Goal::Bits(bits) => bits.push(hits.clone()),
             Goal::Count(sum) => *sum += count as u64,
+            Goal::Totals(tally) => return tally.hits(piece, hits),
             Goal::Attributes(sum) => *sum += attributes(piece, hits)?,
             Goal::Keys(keys) => {
                 for entry in piece.segment.columns() {
@@ -105,11 +132,11 @@ impl Goal {
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Takes in what another of the kind knows.
-    pub(crate) fn unite(&mut self, other: Goal) {
+    pub(crate) fn unite(&mut self, other: Goal) -> Result<()> {
         match (self, other) {
             (Goal::Oids(ours), Goal::Oids(mut theirs)) => ours.append(&mut theirs),
             (Goal::Count(ours), Goal::Count(theirs))
@@ -119,8 +146,10 @@ impl Goal {
                     *ours.entry(key).or_insert(0) += count;
                 }
             }
+            (Goal::Totals(ours), Goal::Totals(theirs)) => ours.unite(&theirs)?,
             _ => unreachable!("goals of one search are of one kind"),
         }
+        Ok(())
     }
 }
 

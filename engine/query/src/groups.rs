@@ -3,11 +3,11 @@
 //! The groups above an object are followed upwards, one record each. Most objects share their
 //! group with the object before them, so the last answer is remembered first.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::compile::{GroupField, Leaf};
-use super::table::{GroupCache, GroupTable};
+use super::tree::{GroupCache, GroupTree, Stretch};
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::{Gid, Member, NameKey, id_key};
@@ -41,8 +41,6 @@ pub struct Groups<'a> {
     known: HashMap<Gid, GroupFacts<'a>>,
     paths: HashMap<Gid, String>,
     cache: &'a GroupCache,
-    /// Every group, once somebody has asked for all.
-    table: Option<Arc<GroupTable>>,
     /// By leaf: the group judged last, and all that were.
     verdicts: Vec<Verdicts>,
 }
@@ -68,7 +66,7 @@ impl<'a> Groups<'a> {
     pub fn new(peek: Peek<'a>, root: Gid, cache: &'a GroupCache) -> Self {
         let (known, paths, verdicts) = (HashMap::new(), HashMap::new(), Vec::new());
         let (scope, beyond) = (Scope::default(), None);
-        Groups { peek, root, scope, beyond, known, paths, cache, table: None, verdicts }
+        Groups { peek, root, scope, beyond, known, paths, cache, verdicts }
     }
 
     /// Says of which scope the realm is that the query runs in.
@@ -188,24 +186,30 @@ impl<'a> Groups<'a> {
     pub(crate) fn attr(&mut self, gid: Gid, key: KeyId) -> Result<Option<Cells<'a>>> {
         let (mut at, mut steps) = (gid, 0);
         loop {
-            let GroupFacts { at: realm, parent, attrs, .. } = self.known(at)?;
-            let key = match self.beyond {
-                Some(beyond) => beyond.key(realm, key)?,
-                None => Some(key),
-            };
-            for entry in attrs::entries(attrs) {
-                let entry = entry?;
-                if Some(entry.key) == key {
-                    return cells_of(&entry).map(Some);
-                }
+            let own = self.own_attr(at, key)?;
+            if own.is_some() || at == self.root {
+                return Ok(own);
             }
-            if at == self.root {
-                return Ok(None);
-            }
-            at = parent;
+            at = self.known(at)?.parent;
             steps += 1;
             check_depth(steps, gid)?;
         }
+    }
+
+    /// What a group itself has of a key.
+    fn own_attr(&mut self, gid: Gid, key: KeyId) -> Result<Option<Cells<'a>>> {
+        let GroupFacts { at: realm, attrs, .. } = self.known(gid)?;
+        let key = match self.beyond {
+            Some(beyond) => beyond.key(realm, key)?,
+            None => Some(key),
+        };
+        for entry in attrs::entries(attrs) {
+            let entry = entry?;
+            if Some(entry.key) == key {
+                return cells_of(&entry).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     fn is_under(&mut self, gid: Gid, above: Gid) -> Result<bool> {
@@ -221,44 +225,51 @@ impl<'a> Groups<'a> {
         Ok(true)
     }
 
-    /// The groups that a leaf is true of, ascending, where that can be said without much ado.
-    pub(crate) fn passing(&mut self, leaf: &Leaf, field: GroupField) -> Result<Option<Vec<Gid>>> {
+    /// The groups that a leaf is true of, where that can be said without much ado.
+    pub(crate) fn passing(&mut self, leaf: &Leaf, field: GroupField) -> Result<Option<Passing>> {
         if field == GroupField::Root {
-            return Ok(Some(vec![self.root]));
+            return Ok(Some(Passing::alone(self.root)));
         }
-        if self.peek.in_batch() || self.beyond.is_some() {
+        if self.beyond.is_some() || !self.peek.changed(Table::Groups)?.is_empty() {
             return Ok(None);
         }
         if let (GroupField::Path, Some(text)) = (field, leaf.predicate.only_text()) {
             let found = self.find(self.root, text)?;
-            let mut same = Vec::new();
-            if let Some(gid) = found
-                && self.path(gid)? == text
-            {
-                same.push(gid);
-            }
-            return Ok(Some(same));
+            return Ok(Some(match found {
+                Some(gid) if self.path(gid)? == text => Passing::alone(gid),
+                _ => Passing::default(),
+            }));
         }
-        if self.table.is_none() {
-            self.table = self.cache.of(self.peek.txn())?;
-        }
-        let Some(table) = self.table.clone() else { return Ok(None) };
-        let above = match field {
-            GroupField::Under(above) => table.get(above).map(|row| &*row.path),
-            _ => None,
+        let Some(tree) = self.cache.of(self.peek.txn())? else { return Ok(None) };
+        let mut groups = match field {
+            GroupField::Root => vec![self.root],
+            GroupField::Under(above) => below(&tree, above)?,
+            GroupField::Path => with_path(&tree, self.root, leaf)?,
+            GroupField::Attr(key) => self.with_attr(&tree, leaf, key)?,
         };
-        let mut passing = Vec::new();
-        for row in table.rows() {
-            let passes = match (field, above) {
-                (GroupField::Path, _) => leaf.predicate.cell(&Cell::Text((&*row.path).into())),
-                (GroupField::Under(_), Some(above)) => is_within(&row.path, above),
-                _ => self.judge(leaf, field, row.gid)?,
+        groups.sort_unstable();
+        let stretches = tree.stretches(&groups);
+        Ok(Some(Passing { groups, stretches }))
+    }
+
+    /// The groups that a leaf about an attribute is true of. One without attributes of its own is
+    /// as the one above it is.
+    fn with_attr(&mut self, tree: &GroupTree, leaf: &Leaf, key: KeyId) -> Result<Vec<Gid>> {
+        let (mut passing, mut above) = (Vec::new(), Vec::new());
+        tree.walk(self.root, &mut |node, depth| {
+            above.truncate(depth);
+            let own = if node.has_attrs { self.own_attr(node.gid, key)? } else { None };
+            let passes = match own {
+                Some(cells) => leaf.predicate.cells(&cells),
+                None => above.last().copied().unwrap_or(false),
             };
             if passes {
-                passing.push(row.gid);
+                passing.push(node.gid);
             }
-        }
-        Ok(Some(passing))
+            above.push(passes);
+            Ok(())
+        })?;
+        Ok(passing)
     }
 
     /// Whether a leaf about the group is true of this one.
@@ -305,10 +316,64 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Whether a path is this one, or lies below it.
-fn is_within(path: &str, above: &str) -> bool {
-    let below = path.strip_prefix(above);
-    above.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+/// The groups that a leaf is true of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Passing {
+    /// Each, ascending.
+    groups: Vec<Gid>,
+    /// The same, as stretches of groups that follow each other.
+    pub stretches: Vec<Stretch>,
+}
+
+impl Passing {
+    /// This group, of which it is not said what lies beside it.
+    fn alone(gid: Gid) -> Self {
+        let beside = Some(gid);
+        let stretch = Stretch { before: beside, first: gid, last: gid, after: beside };
+        Passing { groups: vec![gid], stretches: vec![stretch] }
+    }
+
+    /// Whether this cell of the column of groups is one of them.
+    pub(crate) fn has(&self, cell: &Cell<'_>) -> bool {
+        let gid = match cell {
+            Cell::Int(gid) => *gid as u64,
+            Cell::Big(gid) => *gid,
+            _ => return false,
+        };
+        self.groups.binary_search(&gid).is_ok()
+    }
+}
+
+/// A group, and those below it.
+fn below(tree: &GroupTree, above: Gid) -> Result<Vec<Gid>> {
+    let mut all = Vec::new();
+    tree.walk(above, &mut |node, _| {
+        all.push(node.gid);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// The groups whose path a leaf is true of.
+fn with_path(tree: &GroupTree, root: Gid, leaf: &Leaf) -> Result<Vec<Gid>> {
+    // How long the path was at each depth above the last group.
+    let (mut passing, mut path, mut lengths) = (Vec::new(), String::new(), vec![0]);
+    tree.walk(root, &mut |node, depth| {
+        lengths.truncate(depth.max(1));
+        path.truncate(lengths[lengths.len() - 1]);
+        if depth > 0 {
+            if !path.is_empty() {
+                path.push('/');
+            }
+            path.push_str(&node.name);
+            lengths.push(path.len());
+        }
+        if leaf.predicate.cell(&Cell::Text(Cow::Borrowed(&path))) {
+            passing.push(node.gid);
+        }
+        Ok(())
+    })?;
+    Ok(passing)
 }
 
 fn check_depth(steps: usize, gid: Gid) -> Result<()> {

@@ -11,6 +11,7 @@ use winnow::token::{any, take_while};
 
 use super::fault::{Parsed, fault};
 use super::number::{number, shortened};
+use super::params::{Given, Param};
 use super::words::{Word, begins_name, continues_name, word};
 use crate::ast::{Builtin, Comparison};
 use engram_columns::literal::Literal;
@@ -47,6 +48,12 @@ pub(super) enum TokenKind<'q> {
     Comma,
     /// `.`
     Dot,
+    /// `[`
+    OpenList,
+    /// `]`
+    CloseList,
+    /// The values of a parameter that is a list.
+    List(Vec<Literal>),
     /// `*`: any value.
     Star,
     /// After the last.
@@ -67,6 +74,9 @@ impl Display for TokenKind<'_> {
             TokenKind::Close => f.write_str("')'"),
             TokenKind::Comma => f.write_str("a comma"),
             TokenKind::Dot => f.write_str("a dot"),
+            TokenKind::OpenList => f.write_str("'['"),
+            TokenKind::CloseList => f.write_str("']'"),
+            TokenKind::List(_) => f.write_str("a list"),
             TokenKind::Star => f.write_str("'*'"),
             TokenKind::End => f.write_str("the end"),
         }
@@ -83,8 +93,8 @@ impl Location for Token<'_> {
     }
 }
 
-/// All tokens; the last is the end.
-pub(super) fn tokens(query: &str) -> Parsed<Vec<Token<'_>>> {
+/// All tokens; the last is the end. A parameter is the value that it stands for.
+pub(super) fn tokens<'q>(query: &'q str, params: &mut Given<'_>) -> Parsed<Vec<Token<'q>>> {
     let mut input = LocatingSlice::new(query);
     let mut all = Vec::new();
     loop {
@@ -93,6 +103,17 @@ pub(super) fn tokens(query: &str) -> Parsed<Vec<Token<'_>>> {
             let end = query.trim_end().len();
             all.push(Token { kind: TokenKind::End, at: end..end });
             return Ok(all);
+        }
+        let joined = all.last().is_some_and(|last: &Token<'_>| {
+            last.at.end == input.current_token_start() && matches!(last.kind, TokenKind::Name(_))
+        });
+        let mut ahead = input.chars();
+        if !joined && ahead.next() == Some(':') && ahead.next().is_some_and(begins_name) {
+            let (kind, at) = (|input: &mut Input<'q>| parameter(input, params))
+                .with_span()
+                .parse_next(&mut input)?;
+            all.push(Token { kind, at });
+            continue;
         }
         let of_limit = all.last().is_some_and(|last| last.kind == TokenKind::Word(Word::Limit));
         let number = input.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-'));
@@ -113,6 +134,8 @@ fn token<'q>(input: &mut Input<'q>) -> Parsed<TokenKind<'q>> {
         '(' => any.value(TokenKind::Open),
         ')' => any.value(TokenKind::Close),
         ',' => any.value(TokenKind::Comma),
+        '[' => any.value(TokenKind::OpenList),
+        ']' => any.value(TokenKind::CloseList),
         '"' | '\'' => string.map(|text| TokenKind::Value(Literal::Text(text))),
         '`' => quoted.map(TokenKind::Quoted),
         '@' => builtin.map(TokenKind::Builtin),
@@ -127,6 +150,27 @@ fn token<'q>(input: &mut Input<'q>) -> Parsed<TokenKind<'q>> {
         _ => stray,
     }
     .parse_next(input)
+}
+
+/// `:name`: what was given for it.
+fn parameter<'q>(input: &mut Input<'q>, params: &mut Given<'_>) -> Parsed<TokenKind<'q>> {
+    let start = input.current_token_start();
+    any.void().parse_next(input)?;
+    let name = name.parse_next(input)?;
+    match params.take(name) {
+        Some(Param::One(value)) => Ok(TokenKind::Value(value.clone())),
+        Some(Param::Many(values)) => Ok(TokenKind::List(values.clone())),
+        None => {
+            let name = shortened(name);
+            let known = params.names();
+            let given = if known.is_empty() { "none was".to_owned() } else { known };
+            let message = format!(
+                "no parameter {name} was given ({given}): give a value for it, as in \
+                 params={{\"{name}\": 5}}"
+            );
+            fault(start..input.current_token_start(), message)
+        }
+    }
 }
 
 fn name<'q>(input: &mut Input<'q>) -> Parsed<&'q str> {
@@ -273,8 +317,13 @@ fn builtin(input: &mut Input<'_>) -> Parsed<Builtin> {
 
 /// The built-in field that was most likely meant.
 fn nearest(name: &str) -> Option<&'static str> {
+    nearest_of(name, Builtin::ALL.iter().map(|(_, known)| *known))
+}
+
+/// The one of some names that was most likely meant.
+pub(super) fn nearest_of<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let name = name.to_lowercase();
-    let near = Builtin::ALL.iter().map(|(_, known)| (edits(&name, known), *known)).min();
+    let near = known.map(|known| (edits(&name, known), known)).min();
     near.filter(|(edits, known)| *edits <= known.len() / 2).map(|(_, known)| known)
 }
 
@@ -312,7 +361,7 @@ fn stray<'q>(input: &mut Input<'q>) -> Parsed<TokenKind<'q>> {
         '“' | '”' | '„' | '‘' | '’' | '«' | '»' => {
             "text stands in plain quotes, \" or '"
         }
-        '[' | ']' | '{' | '}' => "write '(' and ')'",
+        '{' | '}' => "write '(' and ')'",
         ';' => "a query is one condition, and ends without a sign",
         _ => "an attribute with such a character in its name stands in backquotes, as in `x y`",
     };

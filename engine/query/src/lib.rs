@@ -10,14 +10,18 @@
 //!
 //! | module | what it offers |
 //! |---|---|
-//! | `parse`, `lex`, `number`, `words`, `fault` | from the language to `ast`, and what to say of errors |
+//! | `parse`, `lex`, `params`, `number`, `words`, `fault`, `naming` | from the language to `ast`, and what to say of errors |
 //! | `ast`, `display` | what a query says; the language again |
 //! | `predicate`, `like` | what a comparison means |
 //! | `compile` | keys as numbers, paths as groups and names |
-//! | `record`, `groups`, `table` | the truth: an object judged by its record and its groups |
+//! | `record`, `groups`, `tree` | the truth: an object judged by its record and its groups |
 //! | `run`, `goal`, `order` | one search, what is asked of it, and in which order |
-//! | `segments`, `zones` | which segments need not be opened |
+//! | `tail` | what no segment has yet, in columns that a process keeps |
+//! | `segments`, `zones`, `sieves` | which segments need not be opened |
 //! | `sealed`, `eval`, `workers` | the others: columns become bitmaps, in several threads |
+//! | `fields`, `many`, `top` | columns instead of records; the first of an order |
+//! | `projection` | named fields of many objects, as values |
+//! | `totals`, `exact` | figures of all objects found, or of groups of them |
 //! | `answer` | options, and how a query was answered |
 
 #![deny(missing_docs)]
@@ -27,22 +31,33 @@ pub mod ast;
 pub mod compile;
 mod display;
 mod eval;
+pub(crate) mod exact;
 mod fault;
+pub(crate) mod fields;
 pub mod goal;
 pub mod groups;
 mod lex;
 mod like;
+pub(crate) mod many;
+mod naming;
 mod number;
 pub mod order;
+pub mod params;
 mod parse;
 pub(crate) mod predicate;
+pub mod projection;
 pub(crate) mod record;
 pub mod run;
 pub mod sealed;
 mod segments;
-pub mod table;
+mod sieves;
+mod tail;
+mod top;
+pub mod totals;
+pub mod tree;
 mod words;
 mod workers;
 mod zones;
 
-pub use parse::{NESTING_MAX, QUERY_BYTES_MAX, parse};
+pub use naming::error_at;
+pub use parse::{NESTING_MAX, QUERY_BYTES_MAX, parse, parse_with};

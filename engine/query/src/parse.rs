@@ -1,16 +1,26 @@
 //! The query language: text to tree.
 //!
 //! ```text
-//! query   = [any] [order by field [asc | desc], ...] [limit n]
+//! query   = [any] [order by field [asc | desc], ...] [limit n] [offset n]
+//!         | measure, ... [where any] [group by field, ...] [order by column [asc | desc], ...]
+//!           [limit n] [offset n]
+//! measure = function([field | *])
+//! column  = measure | field
 //! any     = all {or all}
 //! all     = operand {and operand}
 //! operand = {not} (term | "(" any ")")
 //! term    = exists(field) | under(text) | true | false
-//!         | field test | value op field [op value]
-//! test    = op value | between value and value | in (value, ...) | contains value
+//!         | field [not] test | field is [not] null | value op field [op value]
+//! test    = op value | between value and value | in list | contains (value | list)
 //!         | startswith text | endswith text | like text
-//! field   = name | group.name | @name
+//! list    = (value, ...) | [value, ...]
+//! field   = name{.name} | group.name | @name
+//! value   = number | text | true | false | inf | :name
 //! ```
+//!
+//! The words of totals, `is`, `null` and `offset` are words only where no attribute may stand, or
+//! none without an operator: attributes of these names need no backquotes. `x not in (1)` is
+//! `exists(x) and not x in (1)`, and `x is null` is `not exists(x)`: the tree has nothing else.
 //!
 //! One token always decides what comes next, so a fault is where it is found: no branch is tried
 //! and given up. `a < x < b` is `a < x and x < b`. Text and depth are bounded, so a query can
@@ -26,6 +36,7 @@ use winnow::token::any;
 use super::fault::{Parsed, fault};
 use super::lex::{Token, TokenKind, tokens};
 use super::number::{infinity, shortened};
+use super::params::{Given, Params};
 use super::words::Word;
 use crate::ast::{Builtin, Comparison, Expr, Order, Query, QueryField, Test};
 use engram_base::error::Result;
@@ -47,6 +58,11 @@ const VALUE: &str = "a value was expected: a number, or text in quotes";
 /// place and
 /// what was expected there.
 pub fn parse(text: &str) -> Result<Query> {
+    parse_with(text, &Params::new())
+}
+
+/// Parses a query with parameters.
+pub fn parse_with(text: &str, params: &Params) -> Result<Query> {
     if text.len() > QUERY_BYTES_MAX {
         let length = text.len();
         fail!(
@@ -54,26 +70,36 @@ pub fn parse(text: &str) -> Result<Query> {
             "the query has {length} bytes; at most {QUERY_BYTES_MAX} are read: shorten it"
         );
     }
-    let parsed = tokens(text).and_then(|tokens| {
+    let mut given = Given::new(params);
+    let parsed = tokens(text, &mut given).and_then(|tokens| {
         let input = TokenSlice::new(&tokens);
         query(&mut Stateful { input, state: 0 })
     });
-    parsed.map_err(|error| match error.into_inner() {
+    let query = parsed.map_err(|error| match error.into_inner() {
         Ok(fault) => fault.explain(text),
         Err(_) => unreachable!("the whole query is there"),
-    })
+    })?;
+    given.check().map(|()| query)
 }
 
 fn query(input: &mut Tokens<'_, '_>) -> Parsed<Query> {
+    if is_call(input) {
+        return totals::query(input);
+    }
     let expr = match here(input).kind {
         TokenKind::End | TokenKind::Word(Word::Order | Word::Limit) => Expr::All,
+        _ if begins_offset(input) => Expr::All,
         _ => any_of(input)?,
     };
     let order_by = if took(input, Word::Order)? { order_by(input)? } else { Vec::new() };
-    let limit = opt(preceded(word(Word::Limit), limit)).parse_next(input)?;
+    let (limit, offset) = part(input, !order_by.is_empty())?;
     let token = here(input);
     let message = match &token.kind {
-        TokenKind::End => return Ok(Query { expr, order_by, limit }),
+        TokenKind::End => return Ok(Query { expr, order_by, limit, offset, totals: None }),
+        TokenKind::Name(name) if name.eq_ignore_ascii_case("group") => {
+            "groups are of figures, which stand in front: write count() where ... group by level"
+                .to_owned()
+        }
         TokenKind::Word(Word::Order) if limit.is_some() => {
             "'order by' comes before 'limit'".to_owned()
         }
@@ -92,13 +118,66 @@ fn query(input: &mut Tokens<'_, '_>) -> Parsed<Query> {
     fault(token.at.clone(), message)
 }
 
-fn order_by(input: &mut Tokens<'_, '_>) -> Parsed<Vec<Order>> {
+/// Whether a name and a parenthesis begin here.
+fn is_call(input: &Tokens<'_, '_>) -> bool {
+    let next = input.get(1).map(|token| &token.kind);
+    matches!(here(input).kind, TokenKind::Name(_)) && next == Some(&TokenKind::Open)
+}
+
+/// Whether a name stands here, in letters of either case.
+fn is_named(input: &Tokens<'_, '_>, wanted: &str) -> bool {
+    matches!(here(input).kind, TokenKind::Name(name) if name.eq_ignore_ascii_case(wanted))
+}
+
+/// Whether `offset` and a number begin here.
+fn begins_offset(input: &Tokens<'_, '_>) -> bool {
+    let next = input.get(1).map(|token| &token.kind);
+    is_named(input, "offset") && matches!(next, Some(TokenKind::Value(_) | TokenKind::End))
+}
+
+/// `limit n` and `offset n`, as far as they are there.
+fn part(input: &mut Tokens<'_, '_>, ordered: bool) -> Parsed<(Option<u64>, u64)> {
+    let limit = opt(preceded(word(Word::Limit), limit)).parse_next(input)?;
+    if !is_named(input, "offset") {
+        return Ok((limit, 0));
+    }
+    let at = here(input).at.clone();
+    advance(input)?;
+    let token = here(input);
+    let Some(offset) = count_of(token) else {
+        let message = "a number of objects was expected, as in limit 10 offset 20";
+        return fault(token.at.clone(), message);
+    };
+    advance(input)?;
+    if !ordered {
+        let message = "an offset counts in an order, and there is none: write order by before it, \
+                       as in order by @path limit 10 offset 20";
+        return fault(at, message);
+    }
+    Ok((limit, offset))
+}
+
+fn by(input: &mut Tokens<'_, '_>) -> Parsed<()> {
     let message = "'by' was expected, as in order by temperature desc";
     let message = format!("{message}{}", attribute(here(input), Word::Order));
-    expect(input, &TokenKind::Word(Word::By), &message)?;
+    expect(input, &TokenKind::Word(Word::By), &message)
+}
+
+/// `asc` or `desc`, or neither; whether it was the latter.
+fn descends(input: &mut Tokens<'_, '_>) -> Parsed<bool> {
+    Ok(!took(input, Word::Asc)? && took(input, Word::Desc)?)
+}
+
+fn order_by(input: &mut Tokens<'_, '_>) -> Parsed<Vec<Order>> {
+    by(input)?;
     let order = |input: &mut Tokens<'_, '_>| {
+        if is_call(input) {
+            let message = "objects are ordered by what each has: figures are ordered where the \
+                           query begins with them, as in count() group by level order by count()";
+            return fault(here(input).at.clone(), message);
+        }
         let field = field(input)?;
-        let descending = !took(input, Word::Asc)? && took(input, Word::Desc)?;
+        let descending = descends(input)?;
         Ok(Order { field, descending })
     };
     separated(1.., order, is(&TokenKind::Comma)).parse_next(input)
@@ -106,16 +185,20 @@ fn order_by(input: &mut Tokens<'_, '_>) -> Parsed<Vec<Order>> {
 
 fn limit(input: &mut Tokens<'_, '_>) -> Parsed<u64> {
     let token = here(input);
-    let limit = match token.kind {
-        TokenKind::Value(Literal::Int(limit)) => u64::try_from(limit).ok(),
-        TokenKind::Value(Literal::Big(limit)) => Some(limit),
-        _ => None,
-    };
-    let Some(limit) = limit else {
+    let Some(limit) = count_of(token) else {
         let message = "a number of objects was expected, as in limit 10";
         return fault(token.at.clone(), format!("{message}{}", attribute(token, Word::Limit)));
     };
     advance(input).map(|()| limit)
+}
+
+/// A token as a number of objects.
+fn count_of(token: &Token<'_>) -> Option<u64> {
+    match token.kind {
+        TokenKind::Value(Literal::Int(count)) => u64::try_from(count).ok(),
+        TokenKind::Value(Literal::Big(count)) => Some(count),
+        _ => None,
+    }
 }
 
 /// Terms joined by `and` and `or`. With [`operand`], all of the parser that recurses: two frames,
@@ -196,10 +279,12 @@ fn term(input: &mut Tokens<'_, '_>) -> Parsed<Expr> {
             Ok(if *word == Word::True { Expr::All } else { Expr::Not(Box::new(Expr::All)) })
         }
         TokenKind::Value(_) | TokenKind::Word(Word::True | Word::False) => mirrored(input),
+        TokenKind::Name(name) if next == Some(&TokenKind::Open) => {
+            fault(token.at.clone(), totals::misplaced(name))
+        }
         TokenKind::Name(_) | TokenKind::Quoted(_) | TokenKind::Builtin(_) => {
             let field = field(input)?;
-            let test = test(input, &field, &token.at)?;
-            Ok(Expr::Test(field, test))
+            tested(input, field, &token.at)
         }
         kind => {
             let example = "a condition was expected, such as temperature < -15";
@@ -244,6 +329,97 @@ fn mirrored(input: &mut Tokens<'_, '_>) -> Parsed<Expr> {
     Ok(Expr::And(vec![test, Expr::Test(field, Test::Compare(second, last))]))
 }
 
+/// A field and what stands after it.
+fn tested(input: &mut Tokens<'_, '_>, field: QueryField, at: &Range<usize>) -> Parsed<Expr> {
+    let next = input.get(1).map(|token| &token.kind);
+    if here(input).kind == TokenKind::Word(Word::Not) && next != Some(&TokenKind::End) {
+        let not = here(input).at.clone();
+        advance(input)?;
+        let kind = &here(input).kind;
+        let negatable = matches!(
+            kind,
+            TokenKind::Word(
+                Word::In
+                    | Word::Like
+                    | Word::Between
+                    | Word::Contains
+                    | Word::StartsWith
+                    | Word::EndsWith
+            )
+        );
+        if !negatable {
+            let message = "in, like, between, contains, startswith or endswith comes after 'not': \
+                           it stands before any other test, as in not x = 5";
+            return fault(not, message);
+        }
+        let there = Expr::Test(field.clone(), Test::Exists);
+        let test = conjoined(input, field, at)?;
+        return Ok(Expr::And(vec![there, Expr::Not(Box::new(test))]));
+    }
+    if is_named(input, "is") {
+        advance(input)?;
+        let is_not = took(input, Word::Not)?;
+        if !is_named(input, "null") {
+            let message = "'null' was expected after 'is', as in x is null or x is not null: a \
+                           value is compared by '='";
+            return fault(here(input).at.clone(), message);
+        }
+        advance(input)?;
+        let there = Expr::Test(field, Test::Exists);
+        return Ok(if is_not { there } else { Expr::Not(Box::new(there)) });
+    }
+    conjoined(input, field, at)
+}
+
+/// A field and a test; of a list that is contained, a test of each.
+fn conjoined(input: &mut Tokens<'_, '_>, field: QueryField, at: &Range<usize>) -> Parsed<Expr> {
+    let next = input.get(1).map(|token| &token.kind);
+    let of_list = matches!(next, Some(TokenKind::OpenList | TokenKind::List(_)));
+    if here(input).kind == TokenKind::Word(Word::Contains) && of_list {
+        advance(input)?;
+        let open = here(input).at.clone();
+        let values = list(input, &field)?;
+        let each = |value| Expr::Test(field.clone(), Test::Contains(value));
+        let mut each: Vec<Expr> = values.into_iter().map(each).collect();
+        return match each.len() {
+            0 => fault(open, "a value was expected in the list: every array contains nothing"),
+            1 => Ok(each.remove(0)),
+            _ => Ok(Expr::And(each)),
+        };
+    }
+    let test = test(input, &field, at)?;
+    Ok(Expr::Test(field, test))
+}
+
+/// The values of a list: in parentheses, in brackets, or a parameter's.
+fn list(input: &mut Tokens<'_, '_>, field: &QueryField) -> Parsed<Vec<Literal>> {
+    let token = here(input);
+    let end = match &token.kind {
+        TokenKind::List(values) => {
+            for value in values {
+                check_instant(field, value, &token.at)?;
+            }
+            return advance(input).map(|()| values.clone());
+        }
+        TokenKind::OpenList => TokenKind::CloseList,
+        _ => TokenKind::Close,
+    };
+    let open = token.at.clone();
+    advance(input)?;
+    let mut values = Vec::new();
+    if here(input).kind != end {
+        let value = |input: &mut Tokens<'_, '_>| operand_of(field, input);
+        values = separated(1.., value, is(&TokenKind::Comma)).parse_next(input)?;
+    }
+    if end == TokenKind::Close {
+        close(input, &open, "a comma")?;
+    } else {
+        let message = format!("a comma or ']' was expected, not {}", here(input).kind);
+        expect(input, &end, &message)?;
+    }
+    Ok(values)
+}
+
 /// What stands after a field.
 fn test(input: &mut Tokens<'_, '_>, field: &QueryField, at: &Range<usize>) -> Parsed<Test> {
     let token = here(input);
@@ -263,14 +439,14 @@ fn test(input: &mut Tokens<'_, '_>, field: &QueryField, at: &Range<usize>) -> Pa
             Ok(Test::Between(low, operand_of(field, input)?))
         }
         TokenKind::Word(Word::In) => {
-            let open = open(input, "x in (1, 2)")?;
-            let mut values = Vec::new();
-            if here(input).kind != TokenKind::Close {
-                let value = |input: &mut Tokens<'_, '_>| operand_of(field, input);
-                values = separated(1.., value, is(&TokenKind::Comma)).parse_next(input)?;
+            advance(input)?;
+            let next = here(input);
+            let begins = [TokenKind::Open, TokenKind::OpenList].contains(&next.kind);
+            if !begins && !matches!(next.kind, TokenKind::List(_)) {
+                let message = "'(' or '[' was expected, as in x in (1, 2)";
+                return fault(next.at.clone(), message);
             }
-            close(input, &open, "a comma")?;
-            Ok(Test::In(values))
+            list(input, field).map(Test::In)
         }
         TokenKind::Word(Word::Contains) => {
             advance(input)?;
@@ -324,12 +500,6 @@ fn no_test(token: &Token<'_>, field: &QueryField, at: &Range<usize>) -> String {
              in its name, as in `a-b`"
                 .to_owned()
         }
-        TokenKind::Word(Word::Not) => {
-            format!("'not' stands before the whole test, as in not {shown} in (1, 2)")
-        }
-        TokenKind::Name(name) if name.eq_ignore_ascii_case("is") => {
-            format!("whether it is there is asked by exists({shown}), or not exists({shown})")
-        }
         TokenKind::End | TokenKind::Close | TokenKind::Word(Word::And | Word::Or) => format!(
             "an operator was expected, as in {shown} = 5; whether it is there at all is asked by \
              exists({shown})"
@@ -368,8 +538,8 @@ fn field(input: &mut Tokens<'_, '_>) -> Parsed<QueryField> {
             };
             advance(input).map(|()| QueryField::GroupAttr(key))
         }
-        TokenKind::Name(name) => advance(input).map(|()| QueryField::Attr((*name).to_owned())),
-        TokenKind::Quoted(name) => advance(input).map(|()| QueryField::Attr(name.clone())),
+        TokenKind::Name(name) => attr(input, (*name).to_owned()),
+        TokenKind::Quoted(name) => attr(input, name.clone()),
         TokenKind::Builtin(builtin) => advance(input).map(|()| QueryField::Builtin(*builtin)),
         TokenKind::Value(Literal::Text(text)) => {
             let quoted = QueryField::Attr(text.clone());
@@ -382,6 +552,27 @@ fn field(input: &mut Tokens<'_, '_>) -> Parsed<QueryField> {
             fault(token.at.clone(), message)
         }
     }
+}
+
+/// An attribute, or a field of one whose dtype is a structure.
+fn attr(input: &mut Tokens<'_, '_>, key: String) -> Parsed<QueryField> {
+    advance(input)?;
+    let mut parts = Vec::new();
+    while here(input).kind == TokenKind::Dot {
+        advance(input)?;
+        let token = here(input);
+        parts.push(match &token.kind {
+            TokenKind::Name(name) => (*name).to_owned(),
+            TokenKind::Quoted(name) => name.clone(),
+            kind => {
+                let message = "the name of a field was expected after the dot; an attribute with a \
+                               dot in its name stands in backquotes, as in `a.b`";
+                return fault(token.at.clone(), format!("{message}{}", backquotes(kind)));
+            }
+        });
+        advance(input)?;
+    }
+    Ok(if parts.is_empty() { QueryField::Attr(key) } else { QueryField::Part(key, parts) })
 }
 
 fn value(input: &mut Tokens<'_, '_>) -> Parsed<Literal> {
@@ -399,6 +590,10 @@ fn value(input: &mut Tokens<'_, '_>) -> Parsed<Literal> {
             return fault(token.at.clone(), message);
         }
         TokenKind::End => return fault(token.at.clone(), VALUE),
+        TokenKind::OpenList | TokenKind::List(_) => {
+            let message = "a list stands after in or contains, as in x in [1, 2]";
+            return fault(token.at.clone(), format!("{VALUE}, not a list: {message}"));
+        }
         kind => return fault(token.at.clone(), format!("{VALUE}, not {kind}")),
     };
     advance(input).map(|()| value)
@@ -498,6 +693,8 @@ fn backquotes(kind: &TokenKind<'_>) -> String {
         _ => String::new(),
     }
 }
+
+mod totals;
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,9 @@
 //! - Numbers compare as numbers whatever their width, exactly; strings as Unicode, by code points.
 //! - A comparison of unlike types is false, and `!=` of them too.
 //! - NaN is equal to nothing and in no order (IEEE 754): only `!=` with a number is true of it.
-//! - A string beside a time is the instant that it names (`literal.rs`); if it names none, they are
-//!   unlike.
+//! - A string beside a time is what it names (`literal.rs`): one instant, or the whole of a year, a
+//!   month or a day. A time equals that if it lies in it, is less before it, greater after it. If
+//!   the string names none, they are unlike.
 //! - A value of several items, or none, is only there, and `contains` what one of its items equals.
 //!   On one item `contains` looks for a part if both are strings, and else for an equal.
 //!
@@ -18,7 +19,7 @@ use super::like::Like;
 use crate::ast::{Comparison, Test};
 use engram_columns::cell::{Cell, Cells, compare, total_order};
 use engram_columns::literal::Literal;
-use engram_columns::literal::{cell_of, time_of};
+use engram_columns::literal::{cell_of, times_of};
 
 /// A test, made ready to be asked of many cells.
 #[derive(Clone, Debug)]
@@ -27,8 +28,9 @@ pub enum Predicate {
     Compare(Comparison, Operand),
     /// Both ends included.
     Between(Operand, Operand),
-    /// Equal to any of these: in `total_order`, each once, with the instants that strings name.
-    In(Vec<Cell<'static>>),
+    /// Equal to any of these: in `total_order`, each once, with the instants that strings name; or
+    /// in one of these periods of time, first and last, ascending and apart.
+    In(Vec<Cell<'static>>, Vec<Period>),
     /// A part of a string; an equal.
     Contains(Operand),
     /// The start of a string.
@@ -41,11 +43,14 @@ pub enum Predicate {
     Exists,
 }
 
-/// A literal as cells: itself, and the instant that it names.
+/// A first and a last cell, which may be the same.
+type Period = (Cell<'static>, Cell<'static>);
+
+/// A literal as cells: itself, and the first and the last instant that it names.
 #[derive(Clone, Debug)]
 pub struct Operand {
     cell: Cell<'static>,
-    time: Option<Cell<'static>>,
+    times: Option<Period>,
 }
 
 /// Cells that compare with each other.
@@ -97,8 +102,9 @@ impl ClassRange {
         ClassRange { low: Bound::Unbounded, high: Bound::Unbounded, exact }
     }
 
-    fn point(cell: &Cell<'static>) -> Self {
-        ClassRange::new(Bound::Included(cell.clone()), Bound::Included(cell.clone()))
+    /// From the first to the last, both included.
+    fn period(first: &Cell<'static>, last: &Cell<'static>) -> Self {
+        ClassRange::new(Bound::Included(first.clone()), Bound::Included(last.clone()))
     }
 
     /// The part of the range that is made of cells which the index keeps (see `Cells::indexed`);
@@ -132,21 +138,25 @@ impl ClassRange {
 
 impl Operand {
     fn new(literal: &Literal) -> Self {
-        Operand { cell: cell_of(literal), time: time_of(literal) }
+        Operand { cell: cell_of(literal), times: times_of(literal) }
     }
 
-    /// The operand among cells of this class; `None` where it is unlike them all.
-    fn among(&self, class: CellClass) -> Option<&Cell<'static>> {
+    /// The operand among cells of this class, first and last; `None` where it is unlike them all.
+    fn among(&self, class: CellClass) -> Option<(&Cell<'static>, &Cell<'static>)> {
         if CellClass::of(&self.cell) == class {
-            return Some(&self.cell);
+            return Some((&self.cell, &self.cell));
         }
-        self.time.as_ref().filter(|_| class == CellClass::Time)
+        let times = self.times.as_ref().filter(|_| class == CellClass::Time);
+        times.map(|(first, last)| (first, last))
     }
 
     /// How a cell compares with the operand.
     fn order(&self, cell: &Cell<'_>) -> Option<Ordering> {
-        match (&self.time, cell) {
-            (Some(time), Cell::Time(_) | Cell::Far(_)) => compare(cell, time),
+        match (&self.times, cell) {
+            (Some((first, last)), Cell::Time(_) | Cell::Far(_)) => match compare(cell, last)? {
+                Ordering::Less => Some(compare(cell, first)?.min(Ordering::Equal)),
+                order => Some(order),
+            },
             _ => compare(cell, &self.cell),
         }
     }
@@ -163,11 +173,14 @@ impl Predicate {
             Test::Compare(comparison, value) => Self::Compare(*comparison, Operand::new(value)),
             Test::Between(low, high) => Self::Between(Operand::new(low), Operand::new(high)),
             Test::In(values) => {
-                let times = values.iter().filter_map(time_of);
-                let mut cells = values.iter().map(cell_of).chain(times).collect::<Vec<_>>();
+                let times = values.iter().filter_map(times_of);
+                let (instants, periods): (Vec<_>, Vec<_>) =
+                    times.partition(|(first, last)| total_order(first, last).is_eq());
+                let instants = instants.into_iter().map(|(instant, _)| instant);
+                let mut cells = values.iter().map(cell_of).chain(instants).collect::<Vec<_>>();
                 cells.sort_unstable_by(total_order);
                 cells.dedup_by(|a, b| total_order(a, b).is_eq());
-                Self::In(cells)
+                Self::In(cells, apart(periods))
             }
             Test::Contains(value) => Self::Contains(Operand::new(value)),
             Test::StartsWith(start) => Self::StartsWith(start.clone()),
@@ -202,8 +215,10 @@ impl Predicate {
                 low.order(cell).is_some_and(Ordering::is_ge)
                     && high.order(cell).is_some_and(Ordering::is_le)
             }
-            (Self::In(values), _) => {
-                !is_nan(cell) && values.binary_search_by(|value| total_order(value, cell)).is_ok()
+            (Self::In(values, periods), _) => {
+                !is_nan(cell)
+                    && (values.binary_search_by(|value| total_order(value, cell)).is_ok()
+                        || among(periods, cell))
             }
             (Self::Contains(Operand { cell: Cell::Text(part), .. }), Cell::Text(text)) => {
                 text.contains(part.as_ref())
@@ -261,24 +276,31 @@ impl Predicate {
     fn whole_ranges(&self, class: CellClass) -> Vec<ClassRange> {
         let ranges = match self {
             Self::Compare(comparison, value) => match value.among(class) {
-                Some(value) => comparison.ranges(value),
+                Some((first, last)) => comparison.ranges(first, last),
                 None => Vec::new(),
             },
             Self::Between(low, high) => match (low.among(class), high.among(class)) {
-                (Some(low), Some(high)) if compare(low, high).is_some_and(Ordering::is_le) => {
-                    vec![ClassRange::new(
-                        Bound::Included(low.clone()),
-                        Bound::Included(high.clone()),
-                    )]
+                (Some((low, _)), Some((_, high)))
+                    if compare(low, high).is_some_and(Ordering::is_le) =>
+                {
+                    vec![ClassRange::period(low, high)]
                 }
                 _ => Vec::new(),
             },
-            Self::In(values) => {
-                values.iter().filter(|v| CellClass::of(v) == class).map(ClassRange::point).collect()
+            Self::In(values, periods) => {
+                let of_class = values.iter().filter(|value| CellClass::of(value) == class);
+                let points = of_class.map(|value| (value.clone(), value.clone()));
+                let all = match class {
+                    CellClass::Time => apart(points.chain(periods.iter().cloned()).collect()),
+                    _ => points.collect(),
+                };
+                all.iter().map(|(first, last)| ClassRange::period(first, last)).collect()
             }
             Self::Contains(value) => match (class, value.among(class)) {
-                (CellClass::Text, Some(Cell::Text(part))) => vec![ClassRange::all(part.is_empty())],
-                (_, Some(value)) => vec![ClassRange::point(value)],
+                (CellClass::Text, Some((Cell::Text(part), _))) => {
+                    vec![ClassRange::all(part.is_empty())]
+                }
+                (_, Some((first, last))) => vec![ClassRange::period(first, last)],
                 _ => Vec::new(),
             },
             Self::Exists => vec![ClassRange::all(true)],
@@ -287,7 +309,8 @@ impl Predicate {
             Self::EndsWith(end) => vec![ClassRange::all(end.is_empty())],
             Self::Like(pattern) => {
                 if let Some(only) = pattern.exact() {
-                    return vec![ClassRange::point(&Cell::Text(only.to_owned().into()))];
+                    let only = Cell::Text(only.to_owned().into());
+                    return vec![ClassRange::period(&only, &only)];
                 }
                 let (prefix, decides) = pattern.prefix();
                 vec![starting(&prefix, decides)]
@@ -313,21 +336,41 @@ impl Comparison {
         }
     }
 
-    fn ranges(self, value: &Cell<'static>) -> Vec<ClassRange> {
+    fn ranges(self, first: &Cell<'static>, last: &Cell<'static>) -> Vec<ClassRange> {
         use Bound::{Excluded, Included, Unbounded};
-        let value = || value.clone();
+        let below = || ClassRange::new(Unbounded, Excluded(first.clone()));
+        let above = || ClassRange::new(Excluded(last.clone()), Unbounded);
         match self {
-            Comparison::Eq => vec![ClassRange::point(&value())],
-            Comparison::Ne => vec![
-                ClassRange::new(Unbounded, Excluded(value())),
-                ClassRange::new(Excluded(value()), Unbounded),
-            ],
-            Comparison::Lt => vec![ClassRange::new(Unbounded, Excluded(value()))],
-            Comparison::Le => vec![ClassRange::new(Unbounded, Included(value()))],
-            Comparison::Gt => vec![ClassRange::new(Excluded(value()), Unbounded)],
-            Comparison::Ge => vec![ClassRange::new(Included(value()), Unbounded)],
+            Comparison::Eq => vec![ClassRange::period(first, last)],
+            Comparison::Ne => vec![below(), above()],
+            Comparison::Lt => vec![below()],
+            Comparison::Le => vec![ClassRange::new(Unbounded, Included(last.clone()))],
+            Comparison::Gt => vec![above()],
+            Comparison::Ge => vec![ClassRange::new(Included(first.clone()), Unbounded)],
         }
     }
+}
+
+/// The same instants, in periods that ascend and do not overlap.
+fn apart(mut periods: Vec<Period>) -> Vec<Period> {
+    periods.sort_unstable_by(|(a, _), (b, _)| total_order(a, b));
+    periods.dedup_by(|(first, last), (_, known)| {
+        let overlap = total_order(first, known).is_le();
+        if overlap && total_order(last, known).is_gt() {
+            *known = last.clone();
+        }
+        overlap
+    });
+    periods
+}
+
+/// Whether a cell lies in one of the periods of time, which ascend and are apart.
+fn among(periods: &[Period], cell: &Cell<'_>) -> bool {
+    let beside = |(first, last): &Period| match total_order(last, cell) {
+        Ordering::Less => Ordering::Less,
+        _ => total_order(first, cell).max(Ordering::Equal),
+    };
+    CellClass::of(cell) == CellClass::Time && periods.binary_search_by(beside).is_ok()
 }
 
 fn is_nan(cell: &Cell<'_>) -> bool {

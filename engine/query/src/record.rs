@@ -16,8 +16,9 @@ use super::predicate::Predicate;
 use crate::ast::Builtin;
 use engram_base::dtype::shape_text;
 use engram_base::error::Result;
+use engram_base::id::Gid;
 use engram_base::user;
-use engram_columns::cell::{Cell, Cells, cells_of};
+use engram_columns::cell::{Cell, Cells, cells_of, cells_of_part};
 use engram_columns::column_key::unsigned;
 use engram_index::extract;
 use engram_records::attrs;
@@ -86,15 +87,23 @@ impl<'a> Judge<'a> {
             About::Attr(key) => {
                 Ok(attr(record, *key)?.is_some_and(|cells| predicate.cells(&cells)))
             }
+            About::Part(key, parts) => {
+                Ok(part(record, *key, parts)?.is_some_and(|cells| predicate.cells(&cells)))
+            }
             About::Name => Ok(predicate.cell(&Cell::Text(record.name.into()))),
             About::Path(_) => {
                 let path = self.groups.path_of(record.parent, record.name)?;
                 Ok(predicate.cell(&Cell::Text(path.into())))
             }
-            About::Builtin(Builtin::Owner) => Ok(self.users.test(predicate, record.owner)),
+            About::Builtin(Builtin::Owner) => Ok(self.is_owner(predicate, record.owner)),
             About::Builtin(builtin) => Ok(predicate.cell(&builtin_cell(record, *builtin)?)),
             About::Group(field) => self.groups.judge(leaf, *field, record.parent),
         }
+    }
+
+    /// Whether a test is true of an owner.
+    pub(crate) fn is_owner(&mut self, predicate: &Predicate, uid: u32) -> bool {
+        self.users.test(predicate, uid)
     }
 
     /// What an object is ordered by; `None` where it lacks that.
@@ -106,6 +115,7 @@ impl<'a> Judge<'a> {
         let text = |text: &str| Some(Cell::Text(Cow::Owned(text.to_owned())));
         Ok(match about {
             About::Attr(key) => attr(record, *key)?.map(one),
+            About::Part(key, parts) => part(record, *key, parts)?.map(one),
             About::Name => text(record.name),
             About::Path(_) => {
                 Some(Cell::Text(self.groups.path_of(record.parent, record.name)?.into()))
@@ -119,6 +129,32 @@ impl<'a> Judge<'a> {
             About::Builtin(Builtin::Scope) => text(self.groups.scope().as_str()),
             About::Builtin(builtin) => Some(builtin_cell(record, *builtin)?.into_owned()),
         })
+    }
+}
+
+impl Judge<'_> {
+    /// The path of what has this name in a group, if the group is there.
+    pub(crate) fn path_cell(&mut self, group: Gid, name: &str) -> Result<Option<Cell<'static>>> {
+        Ok(Some(Cell::Text(self.groups.path_of(group, name)?.into())))
+    }
+
+    /// What an object is ordered by that lies in a group, where only the group counts.
+    pub(crate) fn group_cell(
+        &mut self,
+        field: GroupField,
+        group: Gid,
+    ) -> Result<Option<Cell<'static>>> {
+        match field {
+            GroupField::Attr(key) => Ok(self.groups.attr(group, key)?.map(one)),
+            _ => Ok(Some(Cell::Text(self.groups.path(group)?.to_owned().into()))),
+        }
+    }
+
+    /// What an object is ordered by, by its owner's uid.
+    pub(crate) fn owner_cell(&mut self, uid: &Cell<'_>) -> Option<Cell<'static>> {
+        let Cell::Int(number) = uid else { return None };
+        let name = u32::try_from(*number).ok().and_then(|uid| self.users.name(uid));
+        Some(name.map_or(Cell::Int(*number), |name| Cell::Text(name.to_owned().into())))
     }
 }
 
@@ -136,7 +172,7 @@ pub(crate) fn seen_attrs<'r>(record: &Record<'r>) -> &'r [u8] {
 }
 
 /// The attribute, as queries see it.
-fn attr<'r>(record: &Record<'r>, key: KeyId) -> Result<Option<Cells<'r>>> {
+pub(crate) fn attr<'r>(record: &Record<'r>, key: KeyId) -> Result<Option<Cells<'r>>> {
     for entry in attrs::entries(seen_attrs(record)) {
         let entry = entry?;
         if entry.key == key {
@@ -146,8 +182,19 @@ fn attr<'r>(record: &Record<'r>, key: KeyId) -> Result<Option<Cells<'r>>> {
     Ok(None)
 }
 
+/// A field of the attribute, if it has a structure with that field.
+fn part<'r>(record: &Record<'r>, key: KeyId, parts: &[String]) -> Result<Option<Cells<'r>>> {
+    for entry in attrs::entries(seen_attrs(record)) {
+        let entry = entry?;
+        if entry.key == key {
+            return cells_of_part(&entry, parts);
+        }
+    }
+    Ok(None)
+}
+
 /// A built-in field that the record alone has.
-fn builtin_cell(record: &Record<'_>, builtin: Builtin) -> Result<Cell<'static>> {
+pub(crate) fn builtin_cell(record: &Record<'_>, builtin: Builtin) -> Result<Cell<'static>> {
     let shape = || extract::shape(record);
     Ok(match builtin {
         Builtin::Owner => Cell::Int(i64::from(record.owner)),

@@ -11,16 +11,17 @@ use super::answer::{Consistency, LeafExplanation, QueryOptions, RecordCounts, Se
 use super::compile::{About, Condition, OrderKey, Plan};
 use super::goal::Goal;
 use super::groups::Groups;
-use super::order::Sorter;
+use super::order::{self, Sorter};
 use super::record::Judge;
 use super::sealed::DirectoryCache;
+use super::totals::Tally;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::{Oid, id_key, id_of_key};
-use engram_catalog::Table;
 use engram_catalog::meta::meta_u64;
+use engram_catalog::{Growth, Table};
 use engram_columns::cell::Cell;
-use engram_index::{UNINDEXED, queue, tail};
+use engram_index::{UNINDEXED, queue};
 use engram_ops::overlay::peek::Peek;
 use engram_records::attrs::KeyId;
 use engram_records::index_mode::IndexMode;
@@ -33,6 +34,7 @@ pub struct Search<'a> {
     pub(super) judge: Judge<'a>,
     pub(super) options: &'a QueryOptions,
     pub(super) directories: &'a DirectoryCache,
+    pub(super) growth: Option<&'a Growth>,
     /// How many records were judged, by where they were found.
     pub counts: RecordCounts,
     /// What became of each segment, where somebody wants to know.
@@ -53,15 +55,36 @@ impl<'a> Search<'a> {
         directories: &'a DirectoryCache,
     ) -> Self {
         let (judge, counts) = (Judge::new(groups), RecordCounts::default());
-        let (trace, leaves, threads) = (None, Vec::new(), 1);
-        Search { peek, plan, judge, options, directories, counts, trace, leaves, threads }
+        let (growth, trace, leaves, threads) = (None, None, Vec::new(), 1);
+        Search { peek, plan, judge, options, directories, growth, counts, trace, leaves, threads }
+    }
+
+    /// Lets the search ask which objects commits have changed.
+    #[must_use]
+    pub fn told_by(self, growth: Option<&'a Growth>) -> Self {
+        Search { growth, ..self }
     }
 
     /// The objects found, in the order asked for.
     pub fn oids(&mut self) -> Result<Vec<Oid>> {
+        let mut oids = self.first_oids()?;
+        oids.drain(..self.plan.offset.min(oids.len()));
+        Ok(oids)
+    }
+
+    /// The same, with those that are left out in front.
+    fn first_oids(&mut self) -> Result<Vec<Oid>> {
         let plan = self.plan;
-        if plan.limit == Some(0) {
+        if plan.totals.is_some() {
+            fail!(Query, "{}", plan.other_way());
+        }
+        if plan.limit == Some(0) || plan.limit.is_some_and(|limit| limit <= plan.offset) {
             return Ok(Vec::new());
+        }
+        if let (Some(limit), false) = (plan.limit, plan.order.is_empty())
+            && let Some(first) = self.first(limit)?
+        {
+            return Ok(first);
         }
         let bound = if plan.order.is_empty() { plan.limit } else { None };
         let mut goal = Goal::Oids(Vec::new());
@@ -76,10 +99,9 @@ impl<'a> Search<'a> {
             oids.truncate(plan.limit.unwrap_or(usize::MAX));
             return Ok(oids);
         }
-        let mut sorter = Sorter::new(&plan.order, plan.limit);
-        for oid in oids {
-            self.with_record(oid, |judge, record| sorter.add(judge, oid, record))?;
-        }
+        let mut sorter = Sorter::new(&plan.order, plan.limit).among(&oids);
+        let columns = order::columns(&plan.order).unwrap_or_default();
+        self.tell(&oids, &columns, &mut sorter)?;
         Ok(sorter.finish())
     }
 
@@ -99,7 +121,7 @@ impl<'a> Search<'a> {
             self.reach(&mut goal, None)?;
         }
         let Goal::Count(count) = goal else { unreachable!("it asked for a count") };
-        Ok(count.min(limit))
+        Ok(count.min(limit).saturating_sub(self.plan.offset as u64))
     }
 
     /// How many attributes they have in all.
@@ -143,14 +165,58 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// How many objects there are, found as they would be listed; or how many figures are of.
+    pub fn hits(&mut self) -> Result<u64> {
+        if self.plan.totals.is_some() {
+            return Ok(self.tally()?.objects);
+        }
+        if self.plan.order.is_empty() || self.plan.limit.is_none() {
+            return self.count();
+        }
+        Ok(self.oids()?.len() as u64)
+    }
+
+    /// The figures of the objects found.
+    pub fn tally(&mut self) -> Result<Tally> {
+        let Some(totals) = &self.plan.totals else { fail!(Query, "{}", self.plan.other_way()) };
+        let tally = Tally::new(totals);
+        if !tally.by_columns() {
+            let oids = self.found()?;
+            return self.tally_of(&oids);
+        }
+        let mut goal = Goal::Totals(Box::new(tally));
+        self.reach(&mut goal, None)?;
+        let Goal::Totals(tally) = goal else { unreachable!("it asked for figures") };
+        tally.told(&mut self.judge)
+    }
+
+    /// The figures of these objects.
+    pub fn tally_of(&mut self, oids: &[Oid]) -> Result<Tally> {
+        let Some(totals) = &self.plan.totals else { fail!(Query, "{}", self.plan.other_way()) };
+        let mut tally = Tally::new(totals);
+        for oid in oids {
+            self.with_record(*oid, |judge, record| tally.record(judge, record))?;
+        }
+        tally.told(&mut self.judge)
+    }
+
+    /// Whatever is found, ascending: what figures are of.
+    pub fn found(&mut self) -> Result<Vec<Oid>> {
+        let mut goal = Goal::Oids(Vec::new());
+        self.search(&mut goal, None)?;
+        let Goal::Oids(mut oids) = goal else { unreachable!("it asked for objects") };
+        oids.sort_unstable();
+        Ok(oids)
+    }
+
     /// What a goal says of the objects; with a limit, of those that it leaves.
     pub fn each(&mut self, mut goal: Goal) -> Result<Goal> {
-        if self.plan.limit.is_none() {
+        if self.plan.limit.is_none() && self.plan.offset == 0 {
             self.reach(&mut goal, None)?;
             return Ok(goal);
         }
         for oid in self.oids()? {
-            self.with_record(oid, |_, record| goal.record(oid, record))?;
+            self.with_record(oid, |judge, record| goal.record(judge, oid, record))?;
         }
         Ok(goal)
     }
@@ -158,6 +224,13 @@ impl<'a> Search<'a> {
     /// Looks at every object that there is, in whatever order; with a bound at so many of the least
     /// OIDs at least.
     fn reach(&mut self, goal: &mut Goal, bound: Option<usize>) -> Result<()> {
+        if self.plan.totals.is_some() != matches!(goal, Goal::Totals(_)) {
+            fail!(Query, "{}", self.plan.other_way());
+        }
+        self.search(goal, bound)
+    }
+
+    fn search(&mut self, goal: &mut Goal, bound: Option<usize>) -> Result<()> {
         if matches!(self.plan.node, Condition::Const(false)) {
             return Ok(());
         }
@@ -196,7 +269,7 @@ impl<'a> Search<'a> {
     fn judge_row(&mut self, goal: &mut Goal, oid: Oid, row: &[u8]) -> Result<()> {
         let record = Record::parse(row)?;
         if self.judge.is_true(&self.plan.node, &record)? {
-            goal.record(oid, &record)?;
+            goal.record(&mut self.judge, oid, &record)?;
         }
         Ok(())
     }
@@ -229,7 +302,7 @@ impl<'a> Search<'a> {
     }
 
     /// Judges what no segment has, or has no longer; the OIDs, ascending, that were looked at.
-    fn outside(&mut self, goal: &mut Goal) -> Result<Vec<Oid>> {
+    pub(super) fn outside(&mut self, goal: &mut Goal) -> Result<Vec<Oid>> {
         let peek = self.peek;
         let mut seen = Vec::new();
         for (oid, row) in peek.changed(Table::Objects)? {
@@ -243,9 +316,7 @@ impl<'a> Search<'a> {
             let queued = queue::all(self.peek.txn())?;
             self.counts.queue = self.judge_listed(queued, goal, &mut seen)?;
         }
-        let mut not_sealed = seen.clone();
-        let tail = tail::all(self.peek.txn())?;
-        self.counts.tail = self.judge_listed(tail, goal, &mut not_sealed)?;
+        self.judge_tail(goal, &seen)?;
         self.unindexed(goal, &seen)?;
         Ok(seen)
     }
@@ -306,6 +377,8 @@ fn bare(node: &Condition) -> Option<bool> {
         Condition::Any(parts) => {
             parts.iter().all(|part| bare(part) == Some(false)).then_some(false)
         }
-        Condition::Leaf(leaf) => matches!(leaf.about, About::Attr(_)).then_some(false),
+        Condition::Leaf(leaf) => {
+            matches!(leaf.about, About::Attr(_) | About::Part(..)).then_some(false)
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use super::sieves::Sieves;
+use super::tail::TailCache;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::Oid;
@@ -30,14 +32,20 @@ impl std::ops::Deref for Directory {
     }
 }
 
-/// Where a process keeps the last directory. It serves its own snapshot alone.
+/// Where a process keeps the last directory, which serves its own snapshot alone, what it knows of
+/// the last tail, and sieves, which serve all.
 #[derive(Debug, Default)]
-pub struct DirectoryCache(Mutex<Option<Arc<Directory>>>);
+pub struct DirectoryCache {
+    last: Mutex<Option<Arc<Directory>>>,
+    pub(crate) tail: TailCache,
+    /// What columns of segments hold that were opened in vain.
+    pub(crate) sieves: Sieves,
+}
 
 impl DirectoryCache {
     /// The directory of this snapshot.
     pub(crate) fn of(&self, txn: &ReadTxn<'_>) -> Result<Arc<Directory>> {
-        let known = lock(&self.0).as_ref().filter(|known| known.snapshot == txn.id()).cloned();
+        let known = lock(&self.last).as_ref().filter(|known| known.snapshot == txn.id()).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
@@ -48,7 +56,7 @@ impl DirectoryCache {
             entries.push(SegmentEntry { segment, family: extra, rows: sf, min, max });
         }
         let directory = Arc::new(Directory { snapshot: txn.id(), entries });
-        *lock(&self.0) = Some(Arc::clone(&directory));
+        *lock(&self.last) = Some(Arc::clone(&directory));
         Ok(directory)
     }
 }

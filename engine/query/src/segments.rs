@@ -17,7 +17,7 @@ use super::goal::Goal;
 use super::groups::Groups;
 use super::run::Search;
 use super::sealed::{PartSource, SearchedSegment, within};
-use super::workers::{self, SegmentOutcome};
+use super::workers::{self, SegmentOutcome, THREADS_MAX};
 use super::zones::{self, EVERY, How, NONE, PreparedLeaf, SOME};
 use engram_base::error::{Error, Result};
 use engram_base::id::Oid;
@@ -29,8 +29,6 @@ use engram_index::directory::SegmentEntry;
 
 /// Segments beside one thread's before another one helps.
 const SEGMENTS_PER_THREAD: usize = 24;
-/// So many threads at most.
-const THREADS_MAX: usize = 64;
 
 impl<'a> Search<'a> {
     /// Searches the segments. `excluded`, ascending, was looked at elsewhere.
@@ -48,6 +46,7 @@ impl<'a> Search<'a> {
         let (ready, verdicts) = self.decide(&directory)?;
         self.explain_leaves(&ready);
         self.explain_skipped(&directory, &verdicts);
+        goal.prepare(txn, &directory, &verdicts)?;
         let mut order: Vec<usize> = (0..directory.len()).collect();
         order.retain(|place| verdicts[*place] != NONE);
         // Usually they are in order, and then what is found is.
@@ -55,7 +54,7 @@ impl<'a> Search<'a> {
         self.threads = self.helpful(order.len(), bound);
         let dead = txn.entries(Table::IndexDead)? > 0;
         let searcher = Searcher::new(&ready, Some(PartSource(txn)));
-        let mut handed = Vec::new();
+        let (mut handed, mut vain) = (Vec::new(), Vec::new());
         for place in order {
             let entry = directory[place];
             if beyond(goal, bound, entry) {
@@ -83,21 +82,28 @@ impl<'a> Search<'a> {
             }
             self.bring(goal, &[], &mut piece)?;
             let found = workers::search(&searcher, &self.plan.search, goal, &mut piece, 0)?;
+            vain.extend(found.is_vain().then_some(place));
             self.verify(goal, found)?;
         }
         for found in workers::share(self.threads, &ready, &self.plan.search, goal, handed)? {
+            let segment = found.explanation.segment;
+            let place = directory.binary_search_by_key(&segment, |entry| entry.segment).ok();
+            vain.extend(place.filter(|_| found.is_vain()));
             self.verify(goal, found)?;
         }
-        Ok(())
+        self.learn(&directory, &ready, &vain)
     }
 
     /// What can be said of segments without opening one: each leaf with what the index says of it,
     /// by number; and the verdict on each segment.
-    fn decide(
+    pub(super) fn decide(
         &mut self,
         directory: &[SegmentEntry],
     ) -> Result<(Vec<Option<PreparedLeaf<'a>>>, Vec<u8>)> {
         let (plan, txn) = (self.plan, self.peek.txn());
+        // What waits in the queue is as the index has it only where nothing but the index is asked.
+        let current =
+            self.options.consistency == Consistency::Strong || txn.entries(Table::Queue)? == 0;
         let mut leaves = Vec::new();
         leaves_of(&plan.search, &mut leaves);
         let mut ready: Vec<Option<PreparedLeaf<'_>>> = Vec::new();
@@ -107,23 +113,55 @@ impl<'a> Search<'a> {
                 About::Group(field) => self.judge.groups.passing(leaf, field)?,
                 _ => None,
             };
-            ready[leaf.number] = Some(PreparedLeaf::new(txn, leaf, directory, passing.as_deref())?);
+            let mut leaf_ready = PreparedLeaf::new(txn, leaf, directory, passing)?;
+            if !current {
+                leaf_ready.doubt_groups();
+            }
+            ready[leaf.number] = Some(leaf_ready);
         }
         let mut verdicts = zones::verdicts(&plan.search, &ready, directory.len());
-        // What waits in the queue is as the index has it only where nothing but the index is asked.
-        let current =
-            self.options.consistency == Consistency::Strong || txn.entries(Table::Queue)? == 0;
         for at in 0..ready.len() {
             let Some(leaf) = &mut ready[at] else { continue };
             // Names and runs are looked into where that can still rule something out.
+            if self.sift(leaf, directory, &verdicts) {
+                verdicts = zones::verdicts(&plan.search, &ready, directory.len());
+            }
+            let Some(leaf) = &mut ready[at] else { continue };
             if verdicts.contains(&SOME)
                 && (current && leaf.look_up(txn, directory, &verdicts)?
-                    || leaf.consult_runs(txn, directory, &verdicts)?)
+                    || leaf.consult_runs(txn, directory, &verdicts, self.options.threads)?)
             {
                 verdicts = zones::verdicts(&plan.search, &ready, directory.len());
             }
         }
         Ok((ready, verdicts))
+    }
+
+    /// Rules segments out by what is remembered of them; whether there were any.
+    fn sift(&self, leaf: &mut PreparedLeaf<'_>, directory: &[SegmentEntry], open: &[u8]) -> bool {
+        let Some(sought) = leaf.sought() else { return false };
+        self.directories.sieves.sift(&sought, directory, open, &mut leaf.verdicts)
+    }
+
+    /// Remembers what segments hold that were opened in vain, if tests of few values have opened
+    /// them.
+    fn learn(
+        &self,
+        directory: &[SegmentEntry],
+        ready: &[Option<PreparedLeaf<'_>>],
+        vain: &[usize],
+    ) -> Result<()> {
+        if vain.is_empty() {
+            return Ok(());
+        }
+        let mut columns = Vec::new();
+        for leaf in ready.iter().flatten() {
+            if let (Some(sought), None) = (leaf.sought(), &leaf.named) {
+                let open = vain.iter().filter(|place| leaf.verdicts[**place] == SOME);
+                columns.extend(open.map(|place| (directory[*place], sought.column)));
+            }
+        }
+        self.directories.sieves.learn(self.peek.txn(), directory, &columns)
     }
 
     /// How many threads are to search so many segments.
@@ -140,7 +178,7 @@ impl<'a> Search<'a> {
     }
 
     /// Asks records where columns could not tell.
-    fn verify(&mut self, goal: &mut Goal, found: SegmentOutcome) -> Result<()> {
+    pub(super) fn verify(&mut self, goal: &mut Goal, found: SegmentOutcome) -> Result<()> {
         self.counts.verified += found.unsure.len() as u64;
         if let Some(trace) = &mut self.trace {
             trace.push(found.explanation);
@@ -167,7 +205,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    fn explain(&mut self, entry: SegmentEntry, why: &str, hits: u64) {
+    pub(super) fn explain(&mut self, entry: SegmentEntry, why: &str, hits: u64) {
         let Some(trace) = &mut self.trace else { return };
         let (segment, family, objects) = (entry.segment, entry.family, entry.rows);
         let why = why.to_owned();
@@ -181,13 +219,13 @@ impl<'a> Search<'a> {
         });
     }
 
-    fn explain_leaves(&mut self, ready: &[Option<PreparedLeaf<'_>>]) {
+    pub(super) fn explain_leaves(&mut self, ready: &[Option<PreparedLeaf<'_>>]) {
         if self.trace.is_some() {
             self.leaves = ready.iter().flatten().map(|r| r.explain(&self.plan.texts)).collect();
         }
     }
 
-    fn explain_skipped(&mut self, directory: &[SegmentEntry], verdicts: &[u8]) {
+    pub(super) fn explain_skipped(&mut self, directory: &[SegmentEntry], verdicts: &[u8]) {
         if self.trace.is_some() {
             for (entry, _) in directory.iter().zip(verdicts).filter(|(_, v)| **v == NONE) {
                 self.explain(*entry, "no object passes, by its zones", 0);
@@ -211,7 +249,7 @@ fn beyond(goal: &mut Goal, bound: Option<usize>, entry: SegmentEntry) -> bool {
 
 /// Whether names alone say that nothing passes, where groups would have to be judged. Leaves about
 /// names are answered then.
-fn names_rule_out<'t>(
+pub(super) fn names_rule_out<'t>(
     searcher: &Searcher<'_, 't>,
     ready: &[Option<PreparedLeaf<'_>>],
     node: &Condition,
@@ -230,7 +268,7 @@ fn names_rule_out<'t>(
 }
 
 /// Answers the leaves about groups, of which a segment has few.
-fn answer_groups<'t>(
+pub(super) fn answer_groups<'t>(
     groups: &mut Groups<'_>,
     ready: &[Option<PreparedLeaf<'_>>],
     piece: &mut SearchedSegment<'t>,
@@ -238,6 +276,9 @@ fn answer_groups<'t>(
 ) -> Result<()> {
     for ready in ready.iter().flatten() {
         let (How::Group(field), SOME) = (&ready.how, ready.verdicts[piece.place]) else { continue };
+        if ready.passing.is_some() {
+            continue; // columns answer that
+        }
         let Some(key) = ready.how.column() else { continue };
         let Some(entry) = piece.segment.column(key)? else { continue };
         piece.fetch(source, &entry)?;

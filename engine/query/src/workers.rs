@@ -18,12 +18,22 @@ use engram_base::id::Oid;
 use engram_base::mutex::lock;
 use engram_columns::segment::{Bitmap, Segment};
 
+/// So many threads at most.
+pub(crate) const THREADS_MAX: usize = 64;
+
 /// What a segment left open, and what became of it.
 pub(crate) struct SegmentOutcome {
     /// Objects that only their records can judge.
     pub unsure: Vec<Oid>,
     /// What became of the segment.
     pub explanation: SegmentExplanation,
+}
+
+impl SegmentOutcome {
+    /// Whether the segment was searched for nothing.
+    pub(crate) fn is_vain(&self) -> bool {
+        self.explanation.hits == 0 && self.unsure.is_empty()
+    }
 }
 
 /// Searches one segment.
@@ -39,8 +49,13 @@ pub(crate) fn search<'t>(
         marks.must.and_not(hidden);
         marks.may.and_not(hidden);
     }
-    goal.hits(piece, &marks.must)?;
+    let left = goal.hits(piece, &marks.must)?;
     marks.may.and_not(&marks.must);
+    if let Some(left) = left {
+        // They pass, and their records say what is asked of them.
+        marks.must.and_not(&left);
+        marks.may.or(&left);
+    }
     let mut unsure = Vec::new();
     piece.segment.oids_at(&marks.may, &mut unsure);
     let explanation = SegmentExplanation {
@@ -90,7 +105,7 @@ pub(crate) fn share(
     let (mut all, mut segments) = (Vec::new(), Vec::new());
     for (theirs, mut found, mut searched) in done {
         if !matches!(theirs, Goal::Bits(_)) {
-            goal.unite(theirs);
+            goal.unite(theirs)?;
         }
         all.append(&mut found);
         segments.append(&mut searched);
@@ -132,7 +147,7 @@ fn list(threads: usize, oids: &mut Vec<Oid>, hits: &[(usize, Segment<'_>, Bitmap
 }
 
 /// Runs the same work in so many threads, this one among them; returns the result of each.
-fn side_by_side<T: Send>(
+pub(crate) fn side_by_side<T: Send>(
     threads: usize,
     work: &(dyn Fn(usize) -> Result<T> + Sync),
 ) -> Result<Vec<T>> {

@@ -4,15 +4,21 @@
 //! can pass, every row does, or perhaps some. Verdicts combine as the query does: *all of* is the
 //! least, *any of* the greatest, *not* turns none into every.
 
+use std::sync::Mutex;
+
 use super::answer::LeafExplanation;
 use super::compile::{About, Condition, GroupField, Leaf};
+use super::groups::Passing;
 use super::predicate::{self, Predicate};
 use super::record::Users;
 use super::sealed::within;
+use super::sieves::Sought;
+use super::workers::{THREADS_MAX, side_by_side};
 use crate::ast::Builtin;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::{Gid, Member, NameKey, Oid, id_of_key};
+use engram_base::mutex::lock;
 use engram_base::name::Name;
 use engram_catalog::{ReadTxn, Table};
 use engram_columns::cell::Cell;
@@ -20,7 +26,7 @@ use engram_columns::column_key::{
     CREATED, ColumnKey, DTYPE, GROUP, NAME, NBYTES, NDIM, OWNER, SHAPE, SIZE, unsigned,
 };
 use engram_columns::range::{Bound, Range};
-use engram_columns::runs::SortedRuns;
+use engram_columns::runs::{RunPiece, SortedRuns};
 use engram_columns::segment::{Bitmap, SoughtTexts};
 use engram_columns::zone;
 use engram_columns::zone::{
@@ -50,12 +56,12 @@ pub(crate) enum How {
 }
 
 impl How {
-    fn of(about: &About) -> How {
+    pub(crate) fn of(about: &About) -> How {
         match about {
             About::Attr(key) => How::Cells(*key),
             About::Name => How::Cells(NAME),
             About::Group(field) => How::Group(*field),
-            About::Path(_) | About::Builtin(Builtin::Modified) => How::Record,
+            About::Part(..) | About::Path(_) | About::Builtin(Builtin::Modified) => How::Record,
             About::Builtin(builtin) => match builtin {
                 Builtin::Owner => How::Owner,
                 Builtin::Dtype => How::Cells(DTYPE),
@@ -82,9 +88,11 @@ impl How {
 
 /// So many entries of a run are read in the time that one record takes to be judged.
 const ENTRIES_PER_RECORD: u64 = 64;
+/// So many entries of runs for a thread are worth having it.
+const ENTRIES_PER_THREAD: u64 = 1 << 16;
 
 /// Where each segment is in the directory.
-struct DirectoryPlaces<'d> {
+pub(crate) struct DirectoryPlaces<'d> {
     directory: &'d [SegmentEntry],
     /// By number of the segment, from the first on; empty where it is not worth it.
     dense: Vec<u32>,
@@ -92,7 +100,7 @@ struct DirectoryPlaces<'d> {
 
 impl<'d> DirectoryPlaces<'d> {
     /// Prepares for about so many questions.
-    fn new(directory: &'d [SegmentEntry], questions: u64) -> Self {
+    pub(crate) fn new(directory: &'d [SegmentEntry], questions: u64) -> Self {
         const DENSE_MAX: usize = 1 << 20;
         let mut dense = Vec::new();
         let first = directory.first().map_or(0, |entry| entry.segment);
@@ -106,12 +114,60 @@ impl<'d> DirectoryPlaces<'d> {
         DirectoryPlaces { directory, dense }
     }
 
-    fn of(&self, segment: u32) -> Option<usize> {
+    pub(crate) fn of(&self, segment: u32) -> Option<usize> {
         if self.dense.is_empty() {
             return self.directory.binary_search_by_key(&segment, |entry| entry.segment).ok();
         }
         let at = segment.checked_sub(self.directory[0].segment)? as usize;
         self.dense.get(at).map(|place| *place as usize).filter(|at| *at < self.directory.len())
+    }
+}
+
+/// What one thread has found in runs.
+struct RunHits<'h> {
+    predicate: &'h Predicate,
+    places: &'h DirectoryPlaces<'h>,
+    /// The verdicts so far, by place: only open segments are asked for.
+    verdicts: &'h [u8],
+    /// By place, which positions pass.
+    rows: Vec<Option<Bitmap>>,
+}
+
+impl<'h> RunHits<'h> {
+    fn new(predicate: &'h Predicate, places: &'h DirectoryPlaces<'h>, verdicts: &'h [u8]) -> Self {
+        RunHits { predicate, places, verdicts, rows: vec![None; verdicts.len()] }
+    }
+
+    /// Takes what passes of a piece; all of its range does where that is exact.
+    fn take(&mut self, piece: &RunPiece<'_, '_>, exact: bool) -> Result<()> {
+        let RunHits { predicate, places, verdicts, rows } = self;
+        let open = |segment: u32| places.of(segment).is_some_and(|at| verdicts[at] == SOME);
+        let mut beyond = None;
+        piece.visit(&open, &mut |segment, position, cell| {
+            let Some(place) = places.of(segment) else { return };
+            let len = places.directory[place].rows as usize;
+            if usize::from(position) >= len {
+                beyond = Some((segment, position));
+            } else if exact || predicate.cell(cell) {
+                rows[place].get_or_insert_with(|| Bitmap::new(len)).insert(usize::from(position));
+            }
+        })?;
+        if let Some((segment, position)) = beyond {
+            fail!(Corrupt, "a run names position {position} of segment {segment}: run verify");
+        }
+        Ok(())
+    }
+
+    /// What two threads have found.
+    fn unite(mut all: Vec<Option<Bitmap>>, more: Vec<Option<Bitmap>>) -> Vec<Option<Bitmap>> {
+        for (all, more) in all.iter_mut().zip(more) {
+            match (all.as_mut(), more) {
+                (Some(all), Some(more)) => all.or(&more),
+                (None, more) => *all = more,
+                (Some(_), None) => {}
+            }
+        }
+        all
     }
 }
 
@@ -139,8 +195,12 @@ pub(crate) struct PreparedLeaf<'p> {
     pub how: How,
     /// By class: the ranges that can pass, and whether all in them does.
     ranges: [Vec<(Range<'static>, bool)>; 4],
-    /// By class: the same as prefixes, and so perhaps wider.
+    /// By class: the same as prefixes, and so perhaps wider; ascending, none within another.
     windows: [Vec<(u64, u64)>; 4],
+    /// Of a leaf about groups: those that pass, where that is known.
+    pub passing: Option<Passing>,
+    /// Between which prefixes there are no groups but those of each of the windows.
+    insides: Vec<(Option<u64>, Option<u64>)>,
     takes_nan: bool,
     /// The flags of zones that prefixes do not rule out.
     never_misses: u8,
@@ -157,12 +217,12 @@ pub(crate) struct PreparedLeaf<'p> {
 }
 
 impl<'p> PreparedLeaf<'p> {
-    /// Asks a leaf of every segment's zones. `groups` are those that pass, where that is known.
+    /// Asks a leaf of every segment's zones. `passing` are the groups that do, where that is known.
     pub(crate) fn new(
         txn: &ReadTxn<'_>,
         leaf: &'p Leaf,
         directory: &[SegmentEntry],
-        groups: Option<&[Gid]>,
+        passing: Option<Passing>,
     ) -> Result<Self> {
         let how = How::of(&leaf.about);
         let takes_nan = leaf.predicate.takes_nan();
@@ -171,6 +231,8 @@ impl<'p> PreparedLeaf<'p> {
             how,
             ranges: Default::default(),
             windows: Default::default(),
+            passing,
+            insides: Vec::new(),
             takes_nan,
             never_misses: UNSURE | if takes_nan { NAN } else { 0 },
             sought: SoughtTexts::default(),
@@ -179,15 +241,28 @@ impl<'p> PreparedLeaf<'p> {
             runs: None,
             verdicts: vec![SOME; directory.len()],
         };
-        match (&ready.how, groups) {
+        match (&ready.how, &ready.passing) {
             (How::Cells(_), _) => ready.prepare(),
-            (How::Group(_), Some(groups)) => {
-                ready.windows[ZoneClass::Number as usize] = spots(groups.iter().copied());
+            (How::Group(_), Some(passing)) => {
+                let word = |gid: Gid| prefix(&unsigned(gid)).map_or(0, |(word, _)| word);
+                let all = passing.stretches.iter();
+                ready.insides =
+                    all.clone().map(|s| (s.before.map(word), s.after.map(word))).collect();
+                ready.windows[ZoneClass::Number as usize] =
+                    all.map(|s| (word(s.first), word(s.last))).collect();
             }
             _ => return Ok(ready),
         }
         ready.judge_all(txn, directory)?;
         Ok(ready)
+    }
+
+    /// Takes back that every object of a segment is in a group that passes: one may be sealed in a
+    /// group that is gone.
+    pub(crate) fn doubt_groups(&mut self) {
+        if matches!(self.how, How::Group(_)) {
+            self.verdicts.iter_mut().for_each(|verdict| *verdict = SOME.min(*verdict));
+        }
     }
 
     /// Looks names up in every group, if the leaf asks for some and there are no more groups than
@@ -271,6 +346,7 @@ impl<'p> PreparedLeaf<'p> {
         txn: &ReadTxn<'_>,
         directory: &[SegmentEntry],
         verdicts: &[u8],
+        threads: Option<usize>,
     ) -> Result<bool> {
         let How::Cells(key) = self.how else { return Ok(false) };
         let open = self.in_runs.iter().filter(|place| verdicts[**place] == SOME);
@@ -292,24 +368,29 @@ impl<'p> PreparedLeaf<'p> {
             return Ok(false);
         }
         let places = DirectoryPlaces::new(directory, entries);
-        let is_open = |segment: u32| places.of(segment).is_some_and(|at| verdicts[at] == SOME);
-        let mut hits: Vec<Option<Bitmap>> = vec![None; directory.len()];
-        let mut beyond = None;
+        let mut pieces = Vec::new();
         for (range, exact) in ranges {
-            runs.visit(range, &is_open, |segment, position, cell| {
-                let Some(place) = places.of(segment) else { return };
-                let rows = directory[place].rows as usize;
-                if usize::from(position) >= rows {
-                    beyond = Some((segment, position));
-                } else if *exact || self.leaf.predicate.cell(cell) {
-                    let hits = hits[place].get_or_insert_with(|| Bitmap::new(rows));
-                    hits.insert(usize::from(position));
-                }
-            })?;
+            pieces.extend(runs.pieces(range)?.into_iter().map(|piece| (piece, *exact)));
         }
-        if let Some((segment, position)) = beyond {
-            fail!(Corrupt, "a run names position {position} of segment {segment}: run verify");
-        }
+        let threads = match threads {
+            Some(threads) => threads,
+            None if entries < 2 * ENTRIES_PER_THREAD => 1,
+            None => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                cores.min((entries / ENTRIES_PER_THREAD) as usize)
+            }
+        };
+        let threads = threads.min(pieces.len()).clamp(1, THREADS_MAX);
+        let queue = Mutex::new(pieces.into_iter());
+        let found = side_by_side(threads, &|_| {
+            let mut hits = RunHits::new(&self.leaf.predicate, &places, verdicts);
+            loop {
+                let next = lock(&queue).next();
+                let Some((piece, exact)) = next else { return Ok(hits.rows) };
+                hits.take(&piece, exact)?;
+            }
+        })?;
+        let hits = found.into_iter().reduce(RunHits::unite).unwrap_or_default();
         let zones = ColumnZones::read(txn, key)?;
         for &place in &self.in_runs {
             if verdicts[place] == SOME && hits[place].is_none() {
@@ -319,6 +400,30 @@ impl<'p> PreparedLeaf<'p> {
         }
         self.runs = Some(hits);
         Ok(true)
+    }
+
+    /// What passes, if it is few values or stretches of numbers and times.
+    pub(crate) fn sought(&self) -> Option<Sought> {
+        let How::Cells(column) = self.how else { return None };
+        let [numbers, times, texts, others] = &self.ranges;
+        let bounded = |(range, _): &(Range<'_>, bool)| range.low.is_some() && range.high.is_some();
+        let narrow = others.is_empty() && numbers.iter().chain(times).all(bounded);
+        if !narrow || self.takes_nan || matches!(self.leaf.predicate, Predicate::Exists) {
+            return None;
+        }
+        let text = |(range, _): &(Range<'static>, bool)| match (&range.low, &range.high) {
+            (
+                Some(Bound { cell: Cell::Text(low), inclusive: true }),
+                Some(Bound { cell: Cell::Text(high), inclusive: true }),
+            ) if low == high => Some(low.to_string()),
+            _ => None,
+        };
+        Some(Sought {
+            column,
+            numbers: self.windows[ZoneClass::Number as usize].clone(),
+            times: self.windows[ZoneClass::Time as usize].clone(),
+            texts: texts.iter().map(text).collect::<Option<_>>()?,
+        })
     }
 
     /// Puts the ranges of the leaf's test into the index's terms.
@@ -334,6 +439,7 @@ impl<'p> PreparedLeaf<'p> {
                 self.ranges[at].push((Range { low, high }, range.exact));
             }
         }
+        self.windows.iter_mut().for_each(unite);
         let text = |end: &Option<Bound<'_>>| match end.as_ref().map(|bound| &bound.cell) {
             Some(Cell::Text(text)) => Some(text.to_string()),
             _ => None,
@@ -386,7 +492,7 @@ impl<'p> PreparedLeaf<'p> {
             return SOME;
         }
         if matches!(self.how, How::Group(_)) {
-            return SOME;
+            return self.of_groups(zones);
         }
         let verdict = match &self.leaf.predicate {
             Predicate::Exists => zone::exists(zones),
@@ -410,7 +516,21 @@ impl<'p> PreparedLeaf<'p> {
         let Some(windows) = self.windows.get(usize::from(zone.class)) else { return false };
         // A zone in no order has ends that hold nothing; whatever takes it takes it all.
         let disordered = zone.min > zone.max && !windows.is_empty();
-        !disordered && windows.iter().all(|(low, high)| zone.max < *low || zone.min > *high)
+        !disordered && window(windows, zone.min).is_none_or(|at| windows[at].0 > zone.max)
+    }
+
+    /// The verdict on a segment by the zone of its groups. Prefixes of groups that follow each
+    /// other may be the same, so that every group is one of them only if none of the groups beside
+    /// them has a prefix in the zone.
+    fn of_groups(&self, zones: &[Zone]) -> u8 {
+        let [zone] = zones else { return SOME };
+        let windows = &self.windows[ZoneClass::Number as usize];
+        let inside = window(windows, zone.min).map(|at| self.insides[at]);
+        let every = inside.is_some_and(|(before, after)| {
+            before.is_none_or(|before| before < zone.min)
+                && after.is_none_or(|after| after > zone.max)
+        });
+        if every && zone.has(ALL_PRESENT) && zone.has(SOLE) { EVERY } else { SOME }
     }
 
     fn in_ranges(&self, zones: &[Zone]) -> u8 {
@@ -457,13 +577,21 @@ fn bound(end: &std::ops::Bound<Cell<'static>>) -> Option<Bound<'static>> {
     }
 }
 
-/// The prefixes of some numbers.
-fn spots(numbers: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
-    let words = numbers.filter_map(|number| prefix(&unsigned(number)).map(|(word, _)| word));
-    let mut spots: Vec<(u64, u64)> = words.map(|word| (word, word)).collect();
-    spots.sort_unstable();
-    spots.dedup();
-    spots
+/// The first of the windows that ends at this prefix or beyond.
+fn window(windows: &[(u64, u64)], from: u64) -> Option<usize> {
+    let at = windows.partition_point(|(_, high)| *high < from);
+    (at < windows.len()).then_some(at)
+}
+
+/// Puts windows in order, and makes one of those that overlap.
+fn unite(windows: &mut Vec<(u64, u64)>) {
+    windows.retain(|(low, high)| low <= high);
+    windows.sort_unstable();
+    windows.dedup_by(|next, last| {
+        let within = next.0 <= last.1;
+        last.1 = if within { last.1.max(next.1) } else { last.1 };
+        within
+    });
 }
 
 /// The verdicts on a condition, by place in the directory.

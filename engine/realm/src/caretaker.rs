@@ -6,6 +6,8 @@
 //! * **The queue.** A process drains what it has queued itself, as long as it lives. Nobody rings
 //!   for the rest when it closes or dies. Where there was a commit, and the queue begins with the
 //!   same object as at the last look, nobody drains it. Then this process does.
+//! * **The index.** Where nobody has committed since the last look, it seals what is left in the
+//!   tail, and does the maintenance that commits have left, a step at a time, until somebody does.
 //! * **Files without a name** whose last process has closed them, or died (`realm::files`).
 //! * **Freed space** that was not yet given back to a full filesystem (`realm::vacant`).
 //!
@@ -66,11 +68,14 @@ fn used_cores() -> Vec<Arc<Core>> {
     cores.filter(used).cloned().collect()
 }
 
-/// What was seen of a realm's queue.
+/// What was seen of a realm.
 #[derive(Default)]
 pub(crate) struct LastLook {
     commit: u64,
+    /// The first object of the queue.
     first: Option<Oid>,
+    /// The commit as of which nothing is left to do to the index.
+    settled: u64,
 }
 
 fn look(core: &Arc<Core>) {
@@ -84,14 +89,26 @@ fn look(core: &Arc<Core>) {
     let _ = files::sweep_orphans(core, &inside);
     let Ok(commit) = inside.catalog().last_id() else { return };
     let mut last = lock(&core.index.last_look);
-    if commit == last.commit && last.first.is_none() {
+    let idle = commit == last.commit;
+    let settled = idle && commit == last.settled && !core.index.asks();
+    if settled && last.first.is_none() {
         return;
     }
     let first = index::first_queued(&inside).unwrap_or(None);
     let left = first.is_some() && first == last.first;
-    *last = LastLook { commit, first };
+    (last.commit, last.first) = (commit, first);
     drop(last);
     if left {
         index::ring(core);
     }
+    if !idle || settled || first.is_some() {
+        return;
+    }
+    drop(inside);
+    let done = index::settle(core, commit);
+    // The lock is taken inside: a forked child finds it free.
+    let Ok(_inside) = core.enter() else { return };
+    let mut last = lock(&core.index.last_look);
+    last.commit = done.commit;
+    last.settled = if done.whole { done.commit } else { 0 };
 }

@@ -355,8 +355,8 @@ const DAMAGES: &[(&str, &str, Damage)] = &[
         let number = row(txn, Table::Keys, b"kunits");
         txn.put(Table::Keys, b"klong_name", &number).unwrap();
     }),
-    ("more attribute keys than were counted", "rows for", |txn, _| {
-        txn.put(Table::Meta, b"keys", &9_u64.to_le_bytes()).unwrap();
+    ("attribute keys of numbers that are yet to be given", "is the next", |txn, _| {
+        txn.put(Table::Meta, b"keys", &1_u64.to_le_bytes()).unwrap();
     }),
     ("attributes cut short", "cut short", |txn, ids| {
         edit(txn, Table::Objects, &key(ids.small), |row| {

@@ -68,7 +68,8 @@ fn sealed_objects_can_be_deleted_from_a_full_pool() {
         };
         assert_eq!(refused.kind(), Kind::PoolFull, "{refused}");
         let stats = realm.index_stats().unwrap();
-        assert!(stats.sealed >= 4000 && stats.dead == 0, "{stats:?}");
+        // A segment that is written anew in parts may have come half way.
+        assert!(stats.sealed >= 4000 && stats.dead < 32, "{stats:?}");
         // One of each segment in turn, so that every row of dead positions is made anew.
         let mut left: Vec<i64> = (0..objects).collect();
         left.sort_by_key(|index| (index % 32, *index));

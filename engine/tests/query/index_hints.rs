@@ -208,8 +208,54 @@ fn halves_that_shrink_are_merged() {
     realm.maintain().unwrap();
     let after = realm.index_stats().unwrap();
     assert!(after.merges > before.merges && after.families < before.families, "{after:?}");
+    assert!(after.splits >= before.splits && after.seals >= before.seals, "{after:?}");
     assert_eq!(ask(&realm, "t < 0", &QueryOptions::default()).len(), 10);
     sound(&fixture.path);
+}
+
+#[test]
+fn what_was_done_to_the_objects_of_a_deleted_group_stays_counted() {
+    let fixture = Fixture::new(32 << 20);
+    let realm = realm_with(&fixture, &small(Policy::Dynamic));
+    let group = realm.create_group(realm.root(), "g", &[], &[], false).unwrap();
+    let settings = IndexSettings { split_threshold: Some(2), ..small(Policy::Dynamic) };
+    realm.set_index_settings(group, &settings).unwrap();
+    for index in 0..200 {
+        let attrs = vec![("t".to_owned(), int(index))];
+        let new = NewObject { attrs, ..floats(&[1]) };
+        realm.put(group, &format!("o{index}"), &new, &[7; 8], KEEP).unwrap();
+    }
+    realm.maintain().unwrap();
+    let before = realm.index_stats().unwrap();
+    assert!(before.splits > 0 && before.seals > 0, "{before:?}");
+    realm.delete(realm.root(), "g").unwrap();
+    realm.maintain().unwrap();
+    let after = realm.index_stats().unwrap();
+    assert_eq!(after.families, 0, "{after:?}");
+    assert!(after.splits >= before.splits && after.seals >= before.seals, "{after:?}");
+    sound(&fixture.path);
+}
+
+#[test]
+fn a_family_is_told_to_lie_between_the_nearest_bounds() {
+    let fixture = Fixture::new(32 << 20);
+    let realm = realm_with(&fixture, &small(Policy::Dynamic));
+    put_some(&realm, 0..200, &["a", "t"]);
+    realm.maintain().unwrap();
+    for at in [0, 50, 25, 75] {
+        let split_on = Some(("t".to_owned(), Literal::Int(at)));
+        ask(&realm, "t < 0", &QueryOptions { split_on, ..QueryOptions::default() });
+        realm.maintain().unwrap();
+    }
+    let stats = realm.index_stats().unwrap();
+    assert_eq!((stats.splits, stats.families), (4, 5));
+    let mut bounds: Vec<String> = stats.groups.iter().map(|g| g.bounds.join(" and ")).collect();
+    bounds.sort_unstable();
+    bounds.dedup();
+    assert_eq!(
+        bounds,
+        ["t < 0", "t < 50 and t >= 25", "t >= 0 and t < 25", "t >= 50 and t < 75", "t >= 75"]
+    );
 }
 
 /// What happens to two attribute groups when a setting says that they fit.

@@ -86,10 +86,10 @@ fn a_mode_alone_makes_no_families() {
 fn tiny_segments_of_many_tags_are_united() {
     let fixture = Fixture::new(64 << 20);
     let realm = fixture.realm();
-    let layout = IndexSettings { split_threshold: Some(100), ..IndexSettings::default() };
     for group in 0..50 {
         let gid = realm.create_group(realm.root(), &format!("g{group}"), &[], &[], false).unwrap();
-        realm.set_index_settings(gid, &layout).unwrap();
+        let own = IndexSettings { split_threshold: Some(50 + group), ..IndexSettings::default() };
+        realm.set_index_settings(gid, &own).unwrap();
     }
     let root = IndexSettings { tail_rows: Some(50), ..IndexSettings::default() };
     realm.set_index_settings(realm.root(), &root).unwrap();

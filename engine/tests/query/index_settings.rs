@@ -154,8 +154,8 @@ fn objects_and_groups_move_between_tagged_groups_and_are_found_where_they_are() 
     let tiny =
         IndexSettings { tail_rows: Some(1), segment_rows: Some(8), ..IndexSettings::default() };
     realm.set_index_settings(root, &tiny).unwrap();
-    for tag in ["x", "y"] {
-        let own = IndexSettings { attributes_per_group: Some(2), ..IndexSettings::default() };
+    for (tag, most) in [("x", 2), ("y", 3)] {
+        let own = IndexSettings { attributes_per_group: Some(most), ..IndexSettings::default() };
         realm.set_index_settings(make(&realm, tag), &own).unwrap();
     }
     make(&realm, "x/sub");
@@ -199,4 +199,53 @@ fn objects_and_groups_move_between_tagged_groups_and_are_found_where_they_are() 
     assert_eq!(realm.index_stats().unwrap().families, 1);
     assert_eq!(count("a = 7"), 1);
     sound(&fixture.path);
+}
+
+#[test]
+fn tags_share_segments_until_one_has_its_objects_laid_out_in_another_way() {
+    let fixture = Fixture::new(64 << 20);
+    let realm = fixture.realm();
+    let root = realm.root();
+    let own = IndexSettings { attributes_per_group: Some(2), ..IndexSettings::default() };
+    for tag in 0..200 {
+        realm.set_index_settings(make(&realm, &format!("g{tag}")), &own).unwrap();
+    }
+    for object in 0..600 {
+        put(&realm, &format!("g{}/o{object}", object % 200));
+    }
+    assert_eq!(sealed_in(&realm), [(Some("g0".to_owned()), 600)]);
+    let stats = realm.index_stats().unwrap();
+    assert!((1..=8).contains(&stats.segments), "{} segments", stats.segments);
+    // Another layout is another tag, for what comes then.
+    let other = IndexSettings { attributes_per_group: Some(3), ..IndexSettings::default() };
+    realm.set_index_settings(lookup(&realm, "g7").unwrap(), &other).unwrap();
+    put(&realm, "g7/new");
+    put(&realm, "g8/new");
+    let (g0, g1, g7) = (Some("g0".to_owned()), Some("g1".to_owned()), Some("g7".to_owned()));
+    assert_eq!(sealed_in(&realm), [(g0.clone(), 601), (g7.clone(), 1)]);
+    // So is what the first one's settings were before.
+    realm.set_index_settings(lookup(&realm, "g0").unwrap(), &other).unwrap();
+    put(&realm, "g0/newer");
+    put(&realm, "g7/newer");
+    put(&realm, "g1/newer");
+    assert_eq!(sealed_in(&realm), [(g0.clone(), 603), (g1.clone(), 1), (g7.clone(), 1)]);
+    // Where the first one goes with its settings, the others stay.
+    realm.delete(root, "g0").unwrap();
+    put(&realm, "g7/newest");
+    let all = sealed_in(&realm);
+    assert!(all.contains(&(g1, 1)) && all.contains(&(g7, 2)), "{all:?}");
+    for text in ["a = 7", "under(\"g7\")", "a = 7 and under(\"g1\")"] {
+        let query = parse(text).unwrap();
+        let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
+        let plain = realm.query(&query, &brute_force).unwrap();
+        assert_eq!(realm.query(&query, &QueryOptions::default()).unwrap(), plain, "{text}");
+    }
+    sound(&fixture.path);
+}
+
+/// The same, with everything sealed.
+fn sealed_in(realm: &Realm) -> Vec<(Option<String>, u64)> {
+    let few = IndexSettings { tail_rows: Some(1), ..IndexSettings::default() };
+    realm.set_index_settings(realm.root(), &few).unwrap();
+    sealed(realm)
 }

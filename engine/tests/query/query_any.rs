@@ -1,9 +1,11 @@
 //! Random queries on random objects, against answers worked out the plain way.
 
 use crate::common::Fixture;
-use crate::naive::{Known, Op, ast_query, everything, hits, op, perform};
+use crate::naive::{
+    Known, Op, ast_query, everything, hits, is_figure, op, perform, totals, totals_query,
+};
 use engram::query::ast::{Literal, Query};
-use engram::{Gid, IndexSettings, Member, Policy, QueryOptions, Realm};
+use engram::{Gid, IndexSettings, Kind, Member, Policy, QueryOptions, Realm, TotalsAnswer};
 use proptest::prelude::*;
 
 /// The groups that queries are asked of: the root, and one below it.
@@ -39,10 +41,41 @@ fn check(realm: &Realm, query: &Query, options: &QueryOptions, all: &[Known], fr
     assert_eq!(realm.explain(query, options).unwrap().hits, oids.len() as u64);
 }
 
+/// Asks for figures.
+fn check_totals(realm: &Realm, query: &Query, root: Gid, all: &[Known], from: &str) {
+    let expected = totals(all, query, from);
+    let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
+    let threads = QueryOptions { threads: Some(3), ..QueryOptions::default() };
+    let mut first: Option<TotalsAnswer> = None;
+    for options in [brute_force, QueryOptions::default(), threads] {
+        let options = QueryOptions { root: Some(root), ..options };
+        let found = realm.query_totals(query, &options);
+        let Ok(expected) = &expected else {
+            let error = found.expect_err("unlike values");
+            assert_eq!(error.kind(), Kind::Query, "{query}: {error}");
+            assert!(error.message().contains('^'), "{error}");
+            continue;
+        };
+        let found = found.unwrap_or_else(|error| panic!("{query}\n{error}"));
+        assert_eq!(found.rows.len(), expected.len(), "{query}");
+        for (row, wanted) in found.rows.iter().zip(expected) {
+            let same = row.iter().zip(wanted).all(|(a, b)| is_figure(a.as_ref(), b.as_ref()));
+            assert!(same && row.len() == wanted.len(), "{query}: {row:?} for {wanted:?}");
+        }
+        // The index changes no digit.
+        let before = first.get_or_insert_with(|| found.clone());
+        assert_eq!(format!("{:?}", before.rows), format!("{:?}", found.rows), "{query}");
+    }
+}
+
 fn check_all(realm: &Realm, queries: &[Query]) {
     for (root, from) in roots(realm) {
         let all = everything(realm, root);
         for (number, query) in queries.iter().enumerate() {
+            if query.totals.is_some() {
+                check_totals(realm, query, root, &all, &from);
+                continue;
+            }
             let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
             let threads = Some(1 + number % 3);
             for options in [brute_force, QueryOptions { threads, ..QueryOptions::default() }] {
@@ -141,7 +174,7 @@ proptest! {
     #[test]
     fn a_query_finds_what_a_plain_look_at_everything_finds(
         steps in prop::collection::vec(step(), 1..16),
-        queries in prop::collection::vec(ast_query(), 12),
+        queries in prop::collection::vec(prop_oneof![2 => ast_query(), 1 => totals_query()], 12),
     ) {
         let ran = std::thread::scope(|scope| scope.spawn(|| run(&steps, &queries)).join());
         prop_assert!(ran.is_ok(), "see the panic above");

@@ -104,3 +104,110 @@ fn columns_answer_as_records_do() {
         }
     }
 }
+
+fn sealed_corpus(granules: u64, test: impl FnOnce(&Realm)) {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let options = CreateOptions { size: 64 << 20, force: true, ..CreateOptions::default() };
+    let pool = Pool::create(&dir.path().join("pool"), &options).unwrap();
+    let realm = pool.realm("default").unwrap();
+    let small = IndexSettings { segment_rows: Some(256), ..IndexSettings::default() };
+    realm.set_index_settings(realm.root(), &small).unwrap();
+    corpus(&realm, granules);
+    realm.reindex(realm.root(), None).unwrap();
+    while realm.maintain().unwrap() > 0 {}
+    test(&realm);
+}
+
+#[test]
+fn the_first_of_an_order_are_found_in_few_segments_and_without_their_records() {
+    sealed_corpus(3, |realm| {
+        let segments = realm.index_stats().unwrap().segments;
+        assert!(segments > 20, "{segments}");
+        // Nearly unique keys, clustered and not; keys of few values; conditions; several keys.
+        for (text, most) in [
+            ("order by d_lat limit 10", 10),
+            ("order by d_lat desc limit 10", 10),
+            ("order by d_lon limit 10 offset 5", 2),
+            ("order by d_lon desc limit 3", 2),
+            ("order by date limit 10", 2),
+            ("order by level desc limit 4", 2),
+            // Its last key lies in runs, and very many tie.
+            ("order by orbit_num, level desc, d_lat limit 12", usize::MAX),
+            ("level = 2 order by d_lon limit 20", 3),
+            ("word = \"ccc\" order by @name limit 6", 16),
+            ("@path contains \"2122/Inf\" order by d_lat desc limit 5", 12),
+            ("order by @created desc limit 10", 2),
+        ] {
+            let query = parse(text).unwrap();
+            let brute = QueryOptions { brute_force: true, ..QueryOptions::default() };
+            let expected = realm.query(&query, &brute).unwrap();
+            assert_eq!(expected.oids.len() as u64, query.limit.unwrap(), "{text}");
+            assert_eq!(realm.query(&query, &QueryOptions::default()).unwrap(), expected, "{text}");
+            let told = realm.explain(&query, &QueryOptions::default()).unwrap();
+            assert_eq!(told.hits, expected.oids.len() as u64, "{text}");
+            // What is in no segment yet is read; nothing else.
+            assert!(told.records.ordered <= told.records.tail, "{text}: {:?}", told.records);
+            assert_eq!(told.records.verified, 0, "{text}");
+            let opened = |s: &&engram::SegmentExplanation| s.read || s.why.starts_with("every");
+            let opened = told.segments.iter().filter(opened).count();
+            assert!(opened <= most, "{text}: {opened} of {segments} segments");
+        }
+    });
+}
+
+#[test]
+fn figures_come_from_columns_and_are_those_of_records() {
+    sealed_corpus(2, |realm| {
+        for text in [
+            "count(), mean(d_lat), min(d_lon), max(d_lon), sum(level)",
+            "count(), mean(d_lat), distinct(word), distinct(d_lon) group by level",
+            "sum(d_lat), max(word) where level < 3 group by word, level order by sum(d_lat) desc",
+            "mean(d_lon) where d_lat > 80 group by @group",
+            "count() group by @owner",
+            "count(), mean(level) where @path contains \"2122/Inf\" group by orbit_num, date",
+            "sum(@nbytes), max(@created) group by @dtype",
+            "count(nothing), min(nothing) group by nothing",
+            "mean(d_lat) where level > 9",
+        ] {
+            let query = parse(text).unwrap();
+            let brute = QueryOptions { brute_force: true, ..QueryOptions::default() };
+            let expected = realm.query_totals(&query, &brute).unwrap();
+            for threads in [1, 3] {
+                let options = QueryOptions { threads: Some(threads), ..QueryOptions::default() };
+                assert_eq!(realm.query_totals(&query, &options).unwrap(), expected, "{text}");
+            }
+            let told = realm.explain(&query, &QueryOptions::default()).unwrap();
+            assert_eq!(told.records.verified, 0, "{text}");
+        }
+        let rows = |text: &str| {
+            realm.query_totals(&parse(text).unwrap(), &QueryOptions::default()).unwrap().rows
+        };
+        let int = |value: i128| Some(engram::Figure::Int(value));
+        assert_eq!(rows("count() group by level limit 1"), [[int(0), int(868)]]);
+        assert_eq!(rows("count(), sum(level), min(level) where level > 9"), [[int(0), None, None]]);
+    });
+}
+
+#[test]
+fn values_that_no_figure_can_be_of_are_errors_with_their_place() {
+    sealed_corpus(1, |realm| {
+        let refused = |text: &str| {
+            let error = realm
+                .query_totals(&parse(text).unwrap(), &QueryOptions::default())
+                .expect_err("it cannot be");
+            assert_eq!(error.kind(), engram::Kind::Query);
+            error.message().to_owned()
+        };
+        let message = refused("count(), mean(word) where level = 1 group by level");
+        assert!(message.starts_with("column 10: mean(word) takes numbers"), "{message}");
+        assert!(message.ends_with("\n           ^^^^^^^^^^"), "{message}");
+        let message = refused("sum(@created) group by date");
+        assert!(message.contains("some objects have times there"), "{message}");
+        let query = |text: &str| realm.query(&parse(text).unwrap(), &QueryOptions::default());
+        let message = query("count()").expect_err("no objects").message().to_owned();
+        assert!(message.contains("aggregate()"), "{message}");
+        let options = QueryOptions::default();
+        let message = realm.query_totals(&parse("level = 1").unwrap(), &options);
+        assert!(message.expect_err("no figures").message().contains("query()"));
+    });
+}

@@ -11,11 +11,13 @@
 //! | `backup` | a copy of a pool while others write |
 //! | `compact` | a catalog without holes, an arena without empty spans |
 //! | `upgrade` | a pool of an earlier format, made anew in this one |
+//! | `keys` | which attribute keys are still of use |
 //! | `left_out` | what is damaged, and goes neither into a copy nor small |
 //! | `spans` | the arena of a pool that is being made of another |
 
 mod backup;
 mod compact;
+mod keys;
 mod left_out;
 mod spans;
 mod upgrade;
@@ -159,8 +161,8 @@ fn check_places(spans: &[Span], values: &[MovedValue]) -> Result<()> {
     Ok(())
 }
 
-/// Puts every row of a snapshot that lasts but for those of `without`, each record with the place
-/// that its value goes to.
+/// Puts every row of a snapshot that lasts but for those of `without` and names of keys that nothing
+/// has, each record with the place that its value goes to.
 fn rewrite_rows(
     txn: &ReadTxn<'_>,
     values: &[MovedValue],
@@ -170,6 +172,7 @@ fn rewrite_rows(
     let places: HashMap<(Table, &[u8]), u64> =
         values.iter().map(|value| ((value.table, value.key.as_slice()), value.to)).collect();
     let orphans = orphans(txn)?;
+    let living = keys::living(txn)?;
     let mut filling = Filling::new(into);
     for table in Table::ALL {
         if LEFT_OUT.contains(&table) || without.contains(&table) {
@@ -184,6 +187,7 @@ fn rewrite_rows(
                     None => filling.put(table, key, row)?,
                 },
                 Table::Meta if key == USED => {}
+                Table::Keys if !keys::is_of(&living, key, row) => {}
                 Table::Groups => {
                     Record::parse(row)?;
                     filling.put(table, key, row)?;

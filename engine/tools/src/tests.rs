@@ -7,6 +7,7 @@ use engram_base::error::Kind;
 use engram_base::id::{ID_BLOCK, id_key};
 use engram_base::scope::Scope;
 use engram_catalog::{Headroom, Table};
+use engram_columns::segment::Bitmap;
 use engram_ops::rows_mut::RowsMut;
 use engram_pool::namespace::Namespace;
 use engram_pool::{CreateOptions, Pool};
@@ -92,13 +93,18 @@ fn each_wrong_row_is_a_problem_that_says_what_is_wrong() {
     says(free, &["an extent at 64 of 0 bytes cannot be"]);
     let stray = problems(|rows, _| rows.put(Table::IndexTail, &id_key(77), &[]));
     says(stray, &["the index has object 0x4d, which is not there"]);
-    let twice = problems(|rows, realm| rows.put(Table::IndexTail, &large(realm), &[]));
-    says(twice, &["is in the tail twice"]);
     let block = |realm: &Realm| {
         let oid = u64::from_be_bytes(large(realm));
         id_key(oid - oid % ID_BLOCK)
     };
-    let nowhere = problems(|rows, realm| rows.remove(Table::IndexTailRanges, &block(realm)));
+    let twice = problems(|rows, realm| {
+        let from = u64::from_be_bytes(large(realm)).to_le_bytes();
+        rows.put(Table::IndexTailRanges, &block(realm), &from)?;
+        rows.put(Table::IndexTail, &large(realm), &[])
+    });
+    says(twice, &["is in the tail twice", "is sealed 1 times; in the tail: true"]);
+    let dead = Bitmap::full(2).to_bytes();
+    let nowhere = problems(|rows, _| rows.put(Table::IndexDead, &1_u32.to_be_bytes(), &dead));
     says(nowhere, &["is sealed 0 times; in the tail: false"]);
     let beyond = problems(|rows, realm| rows.put(Table::IndexTailRanges, &block(realm), &[0; 8]));
     says(beyond, &["a row of `index_tail_ranges` has 0x0 in the block of"]);

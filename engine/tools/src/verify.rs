@@ -47,7 +47,7 @@ use engram_base::scope::Scope;
 use engram_base::telemetry::operation;
 use engram_base::user;
 use engram_catalog::meta::meta_u64;
-use engram_catalog::{ReadTxn, Table};
+use engram_catalog::{GroupChanges, ReadTxn, Table};
 use engram_files::paths;
 use engram_files::pool_file::{PoolFile, real_path};
 use engram_media::filesystem;
@@ -56,7 +56,7 @@ use engram_pool::namespace;
 use engram_pool::published::with_newest;
 use engram_realm::process;
 use engram_realm::{Core, Purpose, Setup, boot_id};
-use engram_records::attrs;
+use engram_records::attrs::{self, KeyId};
 use engram_records::extent::Extent;
 use engram_records::object::{Class, Record, Stored};
 #[cfg(feature = "faults")]
@@ -321,7 +321,7 @@ impl Walk<'_> {
         // A look-up, not only a snapshot: the extents that it shows are not used again meanwhile.
         let look = inside.look()?;
         let txn = look.txn();
-        let keys = self.keys(txn)?;
+        let keys = &self.keys(txn)?;
         let (mut extents, mut sums) = (Vec::new(), Vec::new());
         let mut groups = self.records(txn, Table::Groups, keys, &mut extents, &mut sums)?;
         let mut objects = self.records(txn, Table::Objects, keys, &mut extents, &mut sums)?;
@@ -335,21 +335,22 @@ impl Walk<'_> {
         self.read_only(txn, &groups, &objects)?;
         self.mirrors(txn, &groups)?;
         self.group_times(txn, &groups)?;
-        self.index(txn)?;
+        if let Err(error) = GroupChanges::read(txn) {
+            self.problem(error);
+        }
+        self.index(txn, keys)?;
         self.ids(txn, groups.keys().chain(objects.keys()))?;
         self.values(txn, &sums, &objects, &groups)?;
         self.space(txn, extents)?;
         Ok(scopes::members_of(&objects))
     }
 
-    /// Counts the attribute keys, and checks that both directions agree.
-    fn keys(&mut self, txn: &ReadTxn<'_>) -> Result<u64> {
-        let count = meta_u64(txn.get(Table::Meta, b"keys")?)?;
-        let mut rows = 0;
+    /// The attribute keys that have names: both directions agree, and no number is yet to be given.
+    fn keys(&mut self, txn: &ReadTxn<'_>) -> Result<HashSet<KeyId>> {
+        let next = meta_u64(txn.get(Table::Meta, b"keys")?)?;
+        let (mut named, mut wrong) = (HashSet::new(), Vec::new());
         let mut cursor = txn.seek(Table::Keys, &[])?;
-        let mut wrong = Vec::new();
         while let Some((key, value)) = cursor.next()? {
-            rows += 1;
             let other = match key.split_first() {
                 Some((b'k', _)) => <[u8; 4]>::try_from(value)
                     .ok()
@@ -365,14 +366,19 @@ impl Walk<'_> {
             if says != Some(true) {
                 wrong.push(format!("attribute key row {key:02x?} has no counterpart"));
             }
+            if let Some((b'i', number)) = key.split_first()
+                && let Ok(number) = number.try_into().map(KeyId::from_be_bytes)
+            {
+                named.insert(number);
+            }
         }
-        if rows != count * 2 {
-            wrong.push(format!("`keys` has {rows} rows for {count} attribute keys"));
+        if let Some(number) = named.iter().find(|number| u64::from(**number) >= next) {
+            wrong.push(format!("attribute key {number} is in `keys`, and {next} is the next"));
         }
         for what in wrong {
             self.problem(what);
         }
-        Ok(count)
+        Ok(named)
     }
 
     /// Decodes every record of a table.
@@ -380,7 +386,7 @@ impl Walk<'_> {
         &mut self,
         txn: &ReadTxn<'_>,
         table: Table,
-        keys: u64,
+        keys: &HashSet<KeyId>,
         extents: &mut Vec<(Extent, String)>,
         sums: &mut Vec<Sum>,
     ) -> Result<HashMap<u64, RecordFacts>> {
@@ -416,7 +422,7 @@ impl Walk<'_> {
         table: Table,
         id: u64,
         row: &[u8],
-        keys: u64,
+        keys: &HashSet<KeyId>,
         sums: &mut Vec<Sum>,
     ) -> Result<(RecordFacts, Option<Extent>)> {
         let record = Record::parse(row)?;
@@ -439,7 +445,7 @@ impl Walk<'_> {
         for entry in attrs::entries(record.attrs) {
             let entry = entry?;
             entry.decode()?;
-            if u64::from(entry.key) >= keys {
+            if !keys.contains(&entry.key) {
                 fail!(Corrupt, "an attribute has the unknown key {}", entry.key);
             }
             self.report.attributes += 1;

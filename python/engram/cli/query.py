@@ -25,6 +25,7 @@ from engram.cli.bar import Bar
 from engram.cli.entries import tell_entries
 from engram.cli.terminal import counted
 from engram.errors import ArgumentError, NotFoundError
+from engram.query import Asked, native_query
 from engram.size import human
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from engram.array import Array
     from engram.blob import Blob
     from engram.explanation import Explanation
+    from engram.figures import Figures
     from engram.namespace import Namespace
     from engram.pool import Pool
     from engram.query import QueryResult
@@ -52,12 +54,28 @@ BelowOption = Annotated[
 ]
 
 
+OffsetOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Leave out so many of the first, in an order."),
+]
+ParamOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        metavar="NAME=VALUE",
+        help="The value of :NAME in the query: a number, or text; repeatable.",
+    ),
+]
+
+
 @app.command(
     epilog=examples(
         "engram query /dev/shm/run 'temperature < -15 and pressure = 144'",
         "engram query /dev/shm/run '@path contains \"9610/Inf\"' --paths",
         "engram query /dev/shm/run 'exists(orbit)' --order-by 'orbit desc' --limit 10",
         "engram query /dev/shm/run 'group.orbit = 4' --count --json",
+        "engram query /dev/shm/run 'count(), mean(temperature) group by level'",
+        "engram query /dev/shm/run '@name = :name' --param name=log",
         "engram query /dev/shm/run 'under(\"run-17\")' --export run-17.nc",
     )
 )
@@ -78,6 +96,8 @@ def query(
     limit: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="At most so many objects.")
     ] = None,
+    offset: OffsetOption = None,
+    param: ParamOption = None,
     count: Annotated[bool, typer.Option("--count", help="Print how many there are.")] = False,
     count_attributes: Annotated[
         bool, typer.Option("--count-attributes", help="Print how many attributes they have.")
@@ -97,6 +117,9 @@ def query(
     eventual: Annotated[
         bool, typer.Option("--eventual", help="Take queued objects as the index has them.")
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse attributes that nothing has.")
+    ] = False,
     partial: Annotated[
         bool,
         typer.Option("--partial", help="Of a cluster: do without nodes that do not answer."),
@@ -106,7 +129,8 @@ def query(
 ) -> None:
     """Find objects by their attributes, names and built-in fields.
 
-    The table has what the query names. docs/guide/queries.md has the language.
+    The table has what the query names, or the figures that it begins with.
+    docs/guide/queries.md has the language.
     """
     if partial:
         message = f"--partial is of clusters, and {pool} is one pool: leave it out"
@@ -117,13 +141,62 @@ def query(
     )
     consistency: Literal["strong", "eventual"] = "eventual" if eventual else "strong"
     with opened(pool, namespace) as (_, root):
-        found = group_below(root, below).query(
-            expression, order_by=order_by, limit=limit, consistency=consistency, threads=threads
-        )
+        group = group_below(root, below)
+        given: Any = {"order_by": order_by, "limit": limit, "offset": offset, "strict": strict}
+        given |= {"params": params_of(param), "consistency": consistency, "threads": threads}
+        if native_query(expression, Asked(params=given["params"])).is_of_totals:
+            with terminal.noting():
+                worked_out = group.aggregate(expression, **given)
+            _tell_figures(worked_out, way, json=json)
+            return
+        with terminal.noting():
+            found = group.query(expression, **given)
         if export is not None:
             _export(found, export, json=json)
         else:
             _tell(found, way, json=json)
+
+
+def params_of(given: list[str] | None) -> dict[str, Any] | None:
+    """Give parameters by their names: numbers where they are written as such, else text."""
+    params: dict[str, Any] = {}
+    for each in given or ():
+        name, sign, text = each.partition("=")
+        if not sign:
+            raise ArgumentError(f"{each!r} gives no value: write NAME=VALUE, such as low=-15")
+        if name in params:
+            raise ArgumentError(f"parameter {name!r} is given twice: give it once")
+        params[name] = _number_or_text(text)
+    return params or None
+
+
+def _number_or_text(text: str) -> str | int | float:
+    for kind in (int, float):
+        try:
+            number: int | float = kind(text)
+        except ValueError:
+            continue
+        return number if number == number and "_" not in text else text  # noqa: PLR0124 - NaN
+    return text
+
+
+def _tell_figures(figures: Figures, way: str, *, json: bool) -> None:
+    """Print a row for each group."""
+    if way:
+        message = f"{way} is of objects, and the query gives figures: leave one of them out"
+        raise ArgumentError(message)
+    if json:
+        plain = [
+            {
+                name: str(value) if isinstance(value, np.datetime64) else value
+                for name, value in zip(figures.columns, row, strict=True)
+            }
+            for row in figures
+        ]
+        terminal.print_json(plain)
+        return
+    rows = (tuple("-" if v is None else str(v) for v in row) for row in figures)
+    terminal.print_stream(figures.columns, rows, key=figures.columns[-1])
 
 
 def _one_way(ways: dict[str, bool]) -> str:

@@ -58,7 +58,9 @@ def _move(
         raise ArgumentError(f"engram {way} takes a PATH, or --where QUERY, and one of them")
     with opened(pool, namespace, "r+") as (_, root):
         if where is not None:
-            moved: Moved = getattr(root.query(where), way)(**asked)
+            with terminal.noting():
+                found = root.query(where)
+            moved: Moved = getattr(found, way)(**asked)
             what = f"what {where!r} finds"
         else:
             what = clean(path or "") or "/"

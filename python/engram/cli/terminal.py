@@ -18,16 +18,17 @@ import sys
 import textwrap
 import traceback
 import unicodedata
+import warnings
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import numpy as np
 import typer
 
-from engram.errors import NotFoundError
+from engram.errors import EngramWarning, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 HEADING = "bold"
 GROUP = "bold blue"
@@ -131,6 +132,19 @@ def note(message: str) -> None:
         _tell_json(note={"message": message})
     else:
         _tell(message)
+
+
+@contextlib.contextmanager
+def noting() -> Iterator[None]:
+    """Say the package's warnings as notes, whatever Python's filters say of them."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", EngramWarning)
+        yield
+    for each in warned:
+        if issubclass(each.category, EngramWarning):
+            note(str(each.message))
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def fail_below(message: str, code: int, kind: str) -> NoReturn:

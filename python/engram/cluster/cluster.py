@@ -40,6 +40,7 @@ from engram.extras import library
 from engram.paths import ClusterPath
 from engram.pool import Pool
 from engram.pool import open as open_pool
+from engram.query import Asked
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -260,6 +261,8 @@ class Cluster:
         *,
         order_by: Any = None,
         limit: int | None = None,
+        offset: int | None = None,
+        params: Mapping[str, Any] | None = None,
         partial: bool = False,
     ) -> Hits:
         """Find objects below all groups, and arrays in parts, by what a query says of them.
@@ -274,6 +277,10 @@ class Cluster:
             By what the hits are in order.
         limit
             How many at most.
+        offset
+            How many of the first are left out before these; it takes an order.
+        params
+            Values by the names of the query's parameters.
         partial
             Do without nodes that do not answer: they stand in `missing`.
 
@@ -282,10 +289,11 @@ class Cluster:
         PartialResultError
             If nodes have not answered, and `partial` is false.
         QueryError
-            If the query cannot be read.
+            If the query cannot be read, or gives figures: these are of one pool.
 
         """
-        return of_cluster(self, expr, order_by, limit, partial=partial)
+        asked = Asked(order_by, limit, offset, params)
+        return of_cluster(self, expr, asked, partial=partial)
 
     def map(
         self, method: Any, objects: Iterable[Any], /, *args: Any, client: Any = None

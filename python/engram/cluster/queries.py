@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 import numpy as np
 
 from engram import _engram, later, telemetry
-from engram.arguments import whole_number
 from engram.cluster import values
 from engram.cluster.natives import native
 from engram.cluster.scratch import Scratch
-from engram.errors import BusyError, EngramError, NotFoundError, PartialResultError
-from engram.query import order_text, text_of
+from engram.errors import BusyError, EngramError, NotFoundError, PartialResultError, QueryError
+from engram.query import Asked, native_query, text_of
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
@@ -106,13 +105,11 @@ class _Keyed(NamedTuple):
     hit: Hit
 
 
-def of_cluster(
-    cluster: Cluster, expr: Any, order_by: Any, limit: int | None, *, partial: bool
-) -> Hits:
+def of_cluster(cluster: Cluster, expr: Any, asked: Asked, *, partial: bool) -> Hits:
     """Find objects in all subtrees, and arrays."""
-    query = _query(expr, order_by, limit)
+    query = _query(expr, asked)
     with telemetry.span("engram.query", _facts, cluster, query) as span:
-        found = _of_cluster(cluster, query, limit, partial=partial)
+        found = _of_cluster(cluster, query, partial=partial)
         span.set(_hits, found)
     return found
 
@@ -129,18 +126,18 @@ def _hits(found: Hits) -> Mapping[str, telemetry.Value]:
     return {"db.response.returned_rows": len(found), "engram.nodes_missing": len(found.missing)}
 
 
-def _of_cluster(
-    cluster: Cluster, query: _engram.Query, limit: int | None, *, partial: bool
-) -> Hits:
+def _of_cluster(cluster: Cluster, query: _engram.Query, *, partial: bool) -> Hits:
+    # What is left out in front is known only once all answers are merged.
+    whole = query.whole()
     arrays, trees = _names(cluster)
-    answers, missing = _ask(cluster, query.text, trees, is_from_tree=False)
+    answers, missing = _ask(cluster, whole.text, trees, is_from_tree=False)
     if any(isinstance(why, NotFoundError) for why in missing.values()):
         # A group may have gone meanwhile. What has a name yet, and is not there, is missing.
         arrays, trees = _names(cluster)
-        answers, missing = _ask(cluster, query.text, trees, is_from_tree=False)
+        answers, missing = _ask(cluster, whole.text, trees, is_from_tree=False)
     if arrays:
-        answers.append(cluster._index_of_arrays().find(query, arrays, len(answers)))
-    return _merged(cluster, answers, missing, limit, partial=partial)
+        answers.append(cluster._index_of_arrays().find(whole, arrays, len(answers)))
+    return _merged(cluster, answers, missing, query.part, partial=partial)
 
 
 def _names(cluster: Cluster) -> tuple[dict[str, dict[str, Any]], _Trees]:
@@ -158,29 +155,29 @@ def _names(cluster: Cluster) -> tuple[dict[str, dict[str, Any]], _Trees]:
     return arrays, trees
 
 
-def of_tree(
-    group: ClusterGroup, expr: Any, order_by: Any, limit: int | None, *, partial: bool
-) -> Hits:
+def of_tree(group: ClusterGroup, expr: Any, asked: Asked, *, partial: bool) -> Hits:
     """Find objects below a subtree's root."""
-    query = _query(expr, order_by, limit)
+    query = _query(expr, asked)
     manifest = json.loads(group._manifest)
     trees = {
         (holder["node"], holder["member"]): {group._root: manifest["uuid"]}
         for holder in manifest["holders"]
     }
     with telemetry.span("engram.query", _facts, group.cluster, query) as span:
-        answers, missing = _ask(group.cluster, query.text, trees, is_from_tree=True)
-        found = _merged(group.cluster, answers, missing, limit, partial=partial)
+        answers, missing = _ask(group.cluster, query.whole().text, trees, is_from_tree=True)
+        found = _merged(group.cluster, answers, missing, query.part, partial=partial)
         span.set(_hits, found)
     return found
 
 
-def _query(expr: Any, order_by: Any, limit: int | None) -> _engram.Query:
-    return _engram.Query(
-        text_of(expr),
-        None if order_by is None else order_text(order_by),
-        None if limit is None else whole_number("limit", limit, 0),
-    )
+def _query(expr: Any, asked: Asked) -> _engram.Query:
+    query = native_query(text_of(expr), asked)
+    if query.is_of_totals:
+        raise QueryError(
+            f"{query.text!r} gives figures, and a cluster's query finds objects: ask for the "
+            "figures of a pool, by pool.aggregate(), or of what this finds, by to_pandas() there"
+        )
+    return query
 
 
 def _ask(
@@ -229,7 +226,7 @@ def _merged(
     cluster: Cluster,
     answers: list[list[_Keyed]],
     missing: dict[str, EngramError],
-    limit: int | None,
+    part: tuple[int, int | None],
     *,
     partial: bool,
 ) -> Hits:
@@ -242,7 +239,9 @@ def _merged(
     for node, why in missing.items():
         _log.warning("%s: node %s has not answered a query: %s", cluster.name, node, why)
     merged = heapq.merge(*answers, key=lambda each: each[:3])
-    found = [each.hit for each in itertools.islice(merged, limit)]
+    offset, limit = part
+    end = None if limit is None else offset + limit
+    found = [each.hit for each in itertools.islice(merged, offset, end)]
     return Hits(cluster, found, {node: str(why) for node, why in missing.items()})
 
 

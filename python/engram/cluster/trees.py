@@ -26,6 +26,7 @@ from engram.errors import (
 )
 from engram.group import Group
 from engram.handle import makers
+from engram.query import Asked
 
 if TYPE_CHECKING:
     from engram.cluster.cluster import Cluster
@@ -327,6 +328,8 @@ class ClusterGroup(MutableMapping[str, Any]):
         *,
         order_by: Any = None,
         limit: int | None = None,
+        offset: int | None = None,
+        params: Mapping[str, Any] | None = None,
         partial: bool = False,
     ) -> Hits:
         """Find objects below the subtree's root; relative paths in the query begin there.
@@ -335,7 +338,8 @@ class ClusterGroup(MutableMapping[str, Any]):
         """
         from engram.cluster.queries import of_tree  # noqa: PLC0415 - it makes these groups
 
-        return of_tree(self, expr, order_by, limit, partial=partial)
+        asked = Asked(order_by, limit, offset, params)
+        return of_tree(self, expr, asked, partial=partial)
 
 
 def _name_of(member: tuple[str, Any]) -> str:

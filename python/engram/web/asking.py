@@ -11,6 +11,7 @@ from engram import _engram, results
 from engram.errors import ArgumentError, QueryError
 from engram.expression import BUILTINS
 from engram.expression import attr as field_of
+from engram.query import Asked, QueryResult, ask
 from engram.size import human
 from engram.web import wire
 from engram.web.served import ServedCluster, ServedPool, pool_of
@@ -85,9 +86,15 @@ def _check(text: str, order: str) -> None:
         raise QueryError(f"the order {order!r} is none: {said}") from None
 
 
+def _asked(root: Namespace, text: str, order: str = "", limit: int | None = None) -> QueryResult:
+    """Ask what somebody is writing: half a word is no typing error."""
+    asked = Asked(order or None, limit, by_hand=False)
+    return ask(root._namespace, root._id, text or None, asked)
+
+
 def _of_pool(served: ServedPool, text: str, order: str, limit: int, offset: int) -> dict[str, Any]:
     root = served.root
-    result = root.query(text or None, order_by=order or None, limit=offset + limit + 1)
+    result = _asked(root, text, order, offset + limit + 1)
     oids = result.oids()
     page = oids[offset : offset + limit]
     named = [_name(kind, key) for kind, key in result._query.fields if key not in _HAD]
@@ -224,7 +231,7 @@ def _values(served: Served, before: str) -> list[dict[str, str]]:
         return []
     name = compared[1]
     try:
-        result = served.root.query(f"exists({name})", limit=_VALUES_LOOKED_AT)
+        result = _asked(served.root, f"exists({name})", limit=_VALUES_LOOKED_AT)
     except QueryError:
         return []
     texts: Counter[str] = Counter()
@@ -246,7 +253,7 @@ def _counted(number: int, what: str) -> str:
 def explained(served: Served, text: str) -> dict[str, Any]:
     """Return how a query is answered: as text, and as a tree."""
     begun = time.perf_counter()
-    told = pool_of(served, "an explanation").root.query(text or None).explain()
+    told = _asked(pool_of(served, "an explanation").root, text).explain()
     seconds = time.perf_counter() - begun
     return {"text": str(told), "tree": _tree(told, seconds)}
 

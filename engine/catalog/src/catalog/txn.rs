@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::bound::{Overflow, PageBound, Passed};
 use super::empty::EmptyTables;
+use super::group_changes::GroupNotes;
 use super::lmdb::{self, Txn, check_key, check_value};
 use super::news::Changed;
 use super::{Catalog, Table};
@@ -80,6 +81,7 @@ pub struct WriteTxn<'c> {
     changed: u32,
     empty: Cell<EmptyTables>,
     news: Changed,
+    pub(super) groups: GroupNotes,
     catalog: &'c Catalog,
     _thread_lock: Option<MutexGuard<'c, ()>>,
 }
@@ -109,6 +111,7 @@ impl<'c> WriteTxn<'c> {
             changed: 0,
             empty: Cell::new(empty),
             news: Changed::default(),
+            groups: GroupNotes::default(),
             catalog,
             _thread_lock: thread_lock,
         }
@@ -153,7 +156,8 @@ impl<'c> WriteTxn<'c> {
         let appended = self.raw.put(table, key, value)?;
         self.news.note(table, key);
         let passed = if appended { Passed::Last } else { Passed::Any };
-        self.did_put(table, overflow, passed)
+        self.did_put(table, overflow, passed)?;
+        if table == Table::Groups { self.note_group(key) } else { Ok(()) }
     }
 
     /// Puts a row, unless there is one with its key: that stays, and is returned. On error the
@@ -174,6 +178,9 @@ impl<'c> WriteTxn<'c> {
         if there.is_none() {
             self.news.note(table, key);
             self.did_put(table, overflow, Passed::Any)?;
+            if table == Table::Groups {
+                self.note_group(key)?;
+            }
         }
         Ok(there)
     }
@@ -209,6 +216,9 @@ impl<'c> WriteTxn<'c> {
             self.bound.did_delete(table, now);
             // How many overflow pages the row had is known only now.
             self.admit(self.bound.refuses())?;
+            if table == Table::Groups {
+                self.note_group(key)?;
+            }
         }
         Ok(found)
     }

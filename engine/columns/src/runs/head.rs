@@ -39,6 +39,33 @@ pub(super) enum Fences {
     Cells(Vec<(Cell<'static>, u32)>),
 }
 
+impl Fences {
+    /// Takes the last block away; how many entries come before it.
+    pub(super) fn pop(&mut self) -> u32 {
+        let last = match self {
+            Fences::Keys(fences, _) => fences.pop().map(|(_, before)| before),
+            Fences::Cells(fences) => fences.pop().map(|(_, before)| before),
+        };
+        last.unwrap_or(0)
+    }
+
+    /// These, and those of blocks behind them, before which so many entries come.
+    pub(super) fn followed_by(self, behind: Fences, entries: u32) -> Fences {
+        match (self, behind) {
+            (Fences::Keys(mut fences, last), Fences::Keys(more, end)) => {
+                let last = if more.is_empty() { last } else { end };
+                fences.extend(more.into_iter().map(|(key, before)| (key, before + entries)));
+                Fences::Keys(fences, last)
+            }
+            (Fences::Cells(mut fences), Fences::Cells(more)) => {
+                fences.extend(more.into_iter().map(|(cell, before)| (cell, before + entries)));
+                Fences::Cells(fences)
+            }
+            (fences, _) => fences,
+        }
+    }
+}
+
 impl NewHead<'_> {
     pub(super) fn encode(&self) -> Vec<u8> {
         let blocks = match &self.fences {
@@ -95,10 +122,20 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 impl<'a> RunHead<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self> {
-        let Some(head) = Self::try_parse(bytes) else {
-            fail!(Corrupt, "a head of `index_runs` of {} bytes is none", bytes.len());
-        };
-        Ok(head)
+        match Self::parse_part(bytes) {
+            Ok(head) if head.blocks > 0 => Ok(head),
+            _ => fail!(Corrupt, "a head of `index_runs` of {} bytes is none", bytes.len()),
+        }
+    }
+
+    /// Reads the head of a run that is being made, which may have no block yet.
+    pub(super) fn parse_part(bytes: &'a [u8]) -> Result<Self> {
+        match Self::try_parse(bytes) {
+            Some(head) => Ok(head),
+            None => {
+                fail!(Corrupt, "the head of an unfinished run, of {} bytes, is none", bytes.len())
+            }
+        }
     }
 
     fn try_parse(bytes: &'a [u8]) -> Option<Self> {
@@ -114,7 +151,7 @@ impl<'a> RunHead<'a> {
             PackingKind::Cells => fences.len() >= blocks.checked_mul(CELL_FENCE)?,
             _ => fences.len() == blocks.checked_mul(KEY_FENCE)?.checked_add(8)?,
         };
-        if !fits || segments.is_empty() || blocks == 0 || segments.len() > 1 << 16 {
+        if !fits || segments.is_empty() || segments.len() > 1 << 16 {
             return None;
         }
         let position_width = u32::from(fixed[4]);
@@ -133,6 +170,21 @@ impl<'a> RunHead<'a> {
     /// How many blocks there are; at least one.
     pub(super) fn blocks(&self) -> usize {
         self.blocks
+    }
+
+    /// The fences, to be followed by others.
+    pub(super) fn fences(&self) -> Result<Fences> {
+        if self.packing.kind == PackingKind::Cells {
+            let fence = |block| Ok((self.cell(block)?.into_owned(), self.before(block)));
+            return Ok(Fences::Cells((0..self.blocks).map(fence).collect::<Result<_>>()?));
+        }
+        let fence = |block| (self.key(block), self.before(block));
+        Ok(Fences::Keys((0..self.blocks).map(fence).collect(), self.last_key()))
+    }
+
+    /// Bits of a position.
+    pub(super) fn position_width(&self) -> u32 {
+        self.position_width
     }
 
     /// Bits of a reference to a position.

@@ -1,4 +1,4 @@
-//! Merging runs: some become one, in one transaction.
+//! Merging runs: some become one, in one transaction or, where they are large, in several.
 
 use engram_catalog::Txn;
 use std::collections::HashMap;
@@ -8,8 +8,9 @@ use super::block::{BlockValues, each_cell};
 use super::head::RunHead;
 use super::packing::Packing;
 use super::read::SortedRun;
+use super::unfinished::{self, MergeSize};
 use super::write::{self, Entries, Reference};
-use super::{Number, block_key, head_key, heads, next_column, number_after};
+use super::{Number, block_key, head_key, heads, next_column, next_number};
 use crate::column_key::{ColumnKey, OID};
 use crate::zone::ZONE_BYTES;
 use engram_base::error::Result;
@@ -19,25 +20,31 @@ use engram_catalog::{Table, WriteTxn};
 
 /// How many runs of a level become one of the next.
 pub(super) const FAN_OUT: usize = 4;
-/// The most entries that one transaction merges.
+/// The most entries that one merge makes a run of.
 const ENTRIES_MAX: u64 = 1 << 20;
-/// The most blocks that one transaction merges: 64 MiB.
+/// The most blocks that one merge makes a run of: 64 MiB.
 const BLOCKS_MAX: usize = 1 << 14;
 
-/// When runs are merged.
+/// When runs are merged, and how much of a merge one transaction does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub fan_out: usize,
     pub entries: u64,
+    pub part: MergeSize,
 }
 
-/// Merges runs of one column, or cleans one that is more than half gone; whether any was due.
-pub fn merge_some(txn: &mut WriteTxn<'_>) -> Result<bool> {
-    merge_within(txn, Limits { fan_out: FAN_OUT, entries: ENTRIES_MAX })
+/// Goes on with a merge that is unfinished, or merges runs of one column, or cleans one that is
+/// more than half gone; whether any was due. One of more than so many entries is done in parts.
+pub fn merge_some(txn: &mut WriteTxn<'_>, part_entries: usize) -> Result<bool> {
+    let part = MergeSize { entries: part_entries.max(1), ..MergeSize::USUAL };
+    merge_within(txn, Limits { fan_out: FAN_OUT, entries: ENTRIES_MAX, part })
 }
 
 pub(super) fn merge_within(txn: &mut WriteTxn<'_>, limits: Limits) -> Result<bool> {
     let living = living(txn)?;
+    if unfinished::go_on(txn, &living, limits.part)? {
+        return Ok(true);
+    }
     let mut from = Some(0);
     while let Some(least) = from
         && let Some(column) = next_column(txn, least)?
@@ -45,8 +52,20 @@ pub(super) fn merge_within(txn: &mut WriteTxn<'_>, limits: Limits) -> Result<boo
         let heads = heads(txn, column)?;
         let due = due(&heads, &living, limits);
         if !due.is_empty() {
-            let number = number_after(column, &heads)?;
+            let number = next_number(txn, column, &heads)?;
             let level = due[0].1.level.saturating_add(u8::from(due.len() > 1));
+            let lives =
+                |(_, head): &(Number, RunHead<'_>)| gone(head, &living) < u64::from(head.entries);
+            if is_large(&due, limits.part) && !due.iter().any(lives) {
+                let old = due.iter().map(|(run, head)| (*run, head.blocks() as u32)).collect();
+                unfinished::remove(txn, column, old, limits.part)?;
+                return Ok(true);
+            }
+            if is_large(&due, limits.part) {
+                let row = unfinished::begin(txn, column, (number, level), &due, &living)?;
+                unfinished::go_on_with(txn, &row, &living, limits.part)?;
+                return Ok(true);
+            }
             let (segments, entries) = Collected::of(&*txn, column, &due, &living)?;
             let old: Vec<_> = due.iter().map(|(run, head)| (*run, head.blocks() as u32)).collect();
             for (run, blocks) in old {
@@ -63,6 +82,13 @@ pub(super) fn merge_within(txn: &mut WriteTxn<'_>, limits: Limits) -> Result<boo
         from = column.checked_add(1);
     }
     Ok(false)
+}
+
+/// Whether these runs are more than one transaction merges.
+fn is_large(due: &[(Number, RunHead<'_>)], part: MergeSize) -> bool {
+    let entries: usize = due.iter().map(|(_, head)| head.entries as usize).sum();
+    let blocks: usize = due.iter().map(|(_, head)| head.blocks()).sum();
+    entries > part.entries || blocks > part.blocks
 }
 
 /// The segments that there are, ascending.

@@ -129,6 +129,28 @@ impl Packing {
         }
     }
 
+    /// The whole number of a key, of a packing of whole numbers or instants.
+    #[inline]
+    pub(super) fn whole(self, key: u64) -> i64 {
+        ((key ^ TOP) as i64).saturating_mul(10_i64.pow(u32::from(self.exponent)))
+    }
+
+    /// What gives the number of a key, of a packing of decimals.
+    pub(super) fn decimal(self) -> Option<impl Fn(u64) -> f64> {
+        let scale = 10_i64.pow(u32::from(self.exponent)) as f64;
+        let of = move |key: u64| (key ^ TOP) as i64 as f64 / scale;
+        (self.kind == PackingKind::Decimal).then_some(of)
+    }
+
+    /// The number of a key, of a packing of numbers as they are.
+    #[inline]
+    pub(super) fn float(self, key: u64) -> f64 {
+        match self.kind {
+            PackingKind::Single => f64::from(single_of(key.min(u64::from(u32::MAX)) as u32)),
+            _ => float_of(key),
+        }
+    }
+
     /// Some key near those of the cells that equal this one.
     fn near(self, cell: &Cell<'_>) -> u64 {
         let value = match cell {

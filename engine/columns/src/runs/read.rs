@@ -5,6 +5,7 @@
 
 use engram_catalog::Txn;
 use std::cmp::Ordering;
+use std::ops::Range as StdRange;
 
 use super::ascending::NumberPosition;
 use super::block::{Block, BlockValues, each_cell};
@@ -21,10 +22,12 @@ use engram_catalog::Table;
 
 /// From so many blocks on, each segment is asked for once, not for each of its entries.
 const BLOCKS_MANY: usize = 4;
+/// So many blocks at most are one piece: some ten thousand entries.
+const PIECE_BLOCKS: usize = 32;
 
 /// The runs of a column.
 pub struct SortedRuns<'t> {
-    runs: Vec<SortedRun<'t>>,
+    pub(super) runs: Vec<SortedRun<'t>>,
 }
 
 impl<'t> SortedRuns<'t> {
@@ -42,16 +45,26 @@ impl<'t> SortedRuns<'t> {
         self.runs.iter().try_fold(0, |sum, run| Ok(sum + run.count(&span)?))
     }
 
+    /// Brings to hand what has the entries in a range, in pieces that need the catalog no more: any
+    /// thread may look through one.
+    pub fn pieces<'r>(&self, range: &'r Range<'r>) -> Result<Vec<RunPiece<'t, 'r>>> {
+        let mut pieces = Vec::new();
+        if let Some(span) = RankedRange::new(range) {
+            self.runs.iter().try_for_each(|run| run.pieces(&span, &mut pieces))?;
+        }
+        Ok(pieces)
+    }
+
     /// Calls `each` with segment, position and cell of each entry in a range, but those of segments
     /// that are not `alive`; run by run, and in each in the order of the cells.
-    pub fn visit(
+    #[cfg(test)]
+    pub(super) fn visit(
         &self,
         range: &Range<'_>,
         alive: &dyn Fn(u32) -> bool,
         mut each: impl FnMut(u32, u16, &Cell<'_>),
     ) -> Result<()> {
-        let Some(span) = RankedRange::new(range) else { return Ok(()) };
-        self.runs.iter().try_for_each(|run| run.visit(&span, alive, &mut each))
+        self.pieces(range)?.iter().try_for_each(|piece| piece.visit(alive, &mut each))
     }
 }
 
@@ -80,7 +93,7 @@ pub(super) struct SortedRun<'t> {
     txn: &'t Txn<'t>,
     column: ColumnKey,
     number: Number,
-    head: RunHead<'t>,
+    pub(super) head: RunHead<'t>,
 }
 
 /// The first of the numbers up to `len` that `before` is not true of; it is true of none later.
@@ -109,9 +122,13 @@ impl<'t> SortedRun<'t> {
 
     /// One of its blocks.
     pub(super) fn block(&self, number: usize) -> Result<Block<'t>> {
+        Block::parse(&self.head, number, self.bytes(number)?)
+    }
+
+    fn bytes(&self, number: usize) -> Result<&'t [u8]> {
         let key = block_key(self.column, self.number, number as u32);
         match self.txn.get(Table::IndexRuns, &key)? {
-            Some(bytes) => Block::parse(&self.head, number, bytes),
+            Some(bytes) => Ok(bytes),
             None => fail!(Corrupt, "block {number} of a run of column {} is missing", self.column),
         }
     }
@@ -163,78 +180,123 @@ impl<'t> SortedRun<'t> {
         Ok(count)
     }
 
-    fn visit(
-        &self,
-        span: &RankedRange<'_>,
-        alive: &dyn Fn(u32) -> bool,
-        each: &mut impl FnMut(u32, u16, &Cell<'_>),
-    ) -> Result<()> {
-        if self.head.packing.kind == PackingKind::Cells {
-            return self.visit_cells(span, alive, each);
-        }
+    /// The blocks that have a span, and the keys that it begins with, and ends before.
+    fn blocks(&self, span: &RankedRange<'_>) -> Result<(StdRange<usize>, [Option<u64>; 2])> {
         let head = &self.head;
-        let (Some(low), high) = self.keys(span) else { return Ok(()) };
+        if head.packing.kind == PackingKind::Cells {
+            let place = |at| Ok(span.place(&head.cell(at)?));
+            let start = first_not(head.blocks(), |at| Ok(place(at)? == Ordering::Less))?;
+            let end = first_not(head.blocks(), |at| Ok(place(at)? != Ordering::Greater))?;
+            return Ok((start.saturating_sub(1)..end, [None; 2]));
+        }
+        let (Some(low), high) = self.keys(span) else { return Ok((0..0, [None; 2])) };
         if low > head.last_key() || high.is_some_and(|high| high <= low) {
-            return Ok(());
+            return Ok((0..0, [None; 2]));
         }
         let start = first_not(head.blocks(), |at| Ok(head.key(at) < low))?.saturating_sub(1);
         let end = match high {
             Some(high) => first_not(head.blocks(), |at| Ok(head.key(at) < high))?,
             None => head.blocks(),
         };
-        let living = Living::new(head, alive, end.saturating_sub(start));
-        for number in start..end {
-            let block = self.block(number)?;
-            let BlockValues::Keys(keys) = block.values else { continue };
-            let place =
-                if number == start { keys.first_from(low) } else { NumberPosition::default() };
-            let until = high.filter(|_| number + 1 == end);
-            let whole = keys.each(place, until, |index, key| {
-                if let Some((segment, position)) = living.of(block.references.get(index))? {
-                    each(segment, position, &head.packing.cell(key));
-                }
-                Ok(())
-            })?;
-            if whole.is_none() {
-                fail!(
-                    Corrupt,
-                    "block {number} of a run of column {} has too few keys",
-                    self.column
-                );
-            }
+        Ok((start..end, [Some(low), high]))
+    }
+
+    fn pieces<'r>(&self, span: &RankedRange<'r>, pieces: &mut Vec<RunPiece<'t, 'r>>) -> Result<()> {
+        let (all, [low, high]) = self.blocks(span)?;
+        for first in all.clone().step_by(PIECE_BLOCKS) {
+            let end = all.end.min(first + PIECE_BLOCKS);
+            let blocks = (first..end).map(|number| self.bytes(number)).collect::<Result<_>>()?;
+            pieces.push(RunPiece {
+                column: self.column,
+                head: self.head,
+                span: *span,
+                first,
+                blocks,
+                low: low.filter(|_| first == all.start),
+                high: high.filter(|_| end == all.end),
+            });
         }
         Ok(())
     }
+}
 
-    fn visit_cells(
+/// Some blocks of a run, one after another, in which a range is looked for.
+pub struct RunPiece<'t, 'r> {
+    column: ColumnKey,
+    head: RunHead<'t>,
+    span: RankedRange<'r>,
+    /// The number of the first block.
+    first: usize,
+    blocks: Vec<&'t [u8]>,
+    /// Where the range begins in the first block, and before which key it ends in the last one, if
+    /// it does so there.
+    low: Option<u64>,
+    high: Option<u64>,
+}
+
+impl RunPiece<'_, '_> {
+    /// Calls `each` with segment, position and cell of each entry in the range, but those of
+    /// segments that are not `alive`, in the order of the cells.
+    pub fn visit(
         &self,
-        span: &RankedRange<'_>,
         alive: &dyn Fn(u32) -> bool,
         each: &mut impl FnMut(u32, u16, &Cell<'_>),
     ) -> Result<()> {
-        let head = &self.head;
-        let place = |at| Ok(span.place(&head.cell(at)?));
-        let start = first_not(head.blocks(), |at| Ok(place(at)? == Ordering::Less))?;
-        let end = first_not(head.blocks(), |at| Ok(place(at)? != Ordering::Greater))?;
-        let start = start.saturating_sub(1);
-        let living = Living::new(head, alive, end.saturating_sub(start));
-        for number in start..end {
-            let block = self.block(number)?;
-            let BlockValues::Cells(cells) = block.values else { continue };
-            let more = each_cell(cells, block.len, |index, cell| {
-                let place = span.place(cell);
-                if place == Ordering::Equal
-                    && let Some((segment, at)) = living.of(block.references.get(index))?
-                {
-                    each(segment, at, cell);
-                }
-                Ok(place != Ordering::Greater)
-            })?;
+        let living = Living::new(&self.head, alive, self.blocks.len());
+        for (number, bytes) in (self.first..).zip(&self.blocks) {
+            let block = Block::parse(&self.head, number, bytes)?;
+            let more = match block.values {
+                BlockValues::Keys(_) => self.visit_keys(number, &block, &living, each)?,
+                BlockValues::Cells(_) => self.visit_cells(&block, &living, each)?,
+            };
             if !more {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn visit_keys(
+        &self,
+        number: usize,
+        block: &Block<'_>,
+        living: &Living<'_, '_>,
+        each: &mut impl FnMut(u32, u16, &Cell<'_>),
+    ) -> Result<bool> {
+        let BlockValues::Keys(keys) = block.values else { return Ok(true) };
+        let place = match self.low.filter(|_| number == self.first) {
+            Some(low) => keys.first_from(low),
+            None => NumberPosition::default(),
+        };
+        let until = self.high.filter(|_| number + 1 == self.first + self.blocks.len());
+        let whole = keys.each(place, until, |index, key| {
+            if let Some((segment, position)) = living.of(block.references.get(index))? {
+                each(segment, position, &self.head.packing.cell(key));
+            }
+            Ok(())
+        })?;
+        if whole.is_none() {
+            fail!(Corrupt, "block {number} of a run of column {} has too few keys", self.column);
+        }
+        Ok(true)
+    }
+
+    fn visit_cells(
+        &self,
+        block: &Block<'_>,
+        living: &Living<'_, '_>,
+        each: &mut impl FnMut(u32, u16, &Cell<'_>),
+    ) -> Result<bool> {
+        let BlockValues::Cells(cells) = block.values else { return Ok(true) };
+        each_cell(cells, block.len, |index, cell| {
+            let place = self.span.place(cell);
+            if place == Ordering::Equal
+                && let Some((segment, at)) = living.of(block.references.get(index))?
+            {
+                each(segment, at, cell);
+            }
+            Ok(place != Ordering::Greater)
+        })
     }
 }
 

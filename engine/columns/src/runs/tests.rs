@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::merge::{Limits, merge_within};
-use super::{SortedRuns, append, head_key};
-use crate::cell::Cell;
+use super::unfinished::{MergeSize, UNFINISHED};
+use super::{RowSpan, RunEntry, SortedRuns, append, head_key};
+use crate::cell::{Cell, total_order};
 use crate::column_key::OID;
 use crate::range::{Bound, Range};
 use crate::zone::{Zone, ZoneClass};
@@ -158,6 +159,53 @@ pub(super) fn check(
             assert_eq!((column, *segment, *at), *key);
             assert!(same(cell, wanted), "{cell:?} instead of {wanted:?}");
         }
+        if range.low.is_none() && range.high.is_none() {
+            check_scattered(&runs, &found);
+            check_walks(&runs, &found, |segment, at| {
+                alive(segment) && !dead.contains(&(segment, at))
+            });
+        }
+    }
+}
+
+/// Whether scattered numbers are these entries, if they are numbers of one kind.
+fn check_scattered(runs: &SortedRuns<'_>, found: &[(u32, u16, Cell<'static>)]) {
+    const ROWS: usize = 1 << 12;
+    let segments: BTreeSet<u32> = found.iter().map(|(segment, ..)| *segment).collect();
+    let span = |segment: u32| {
+        let place = segments.iter().position(|known| *known == segment)?;
+        Some(RowSpan { start: place * ROWS, rows: ROWS })
+    };
+    let scattered = runs.scatter(&span, segments.len() * ROWS).unwrap();
+    let Some(numbers) = scattered else { return };
+    for (segment, at, cell) in found {
+        let place = span(*segment).unwrap().start + usize::from(*at);
+        assert!(same(&numbers.cell(place), cell), "{:?} for {cell:?}", numbers.cell(place));
+    }
+}
+
+/// Whether walks from both ends come by these entries, and by no others that live, in order.
+fn check_walks(
+    runs: &SortedRuns<'_>,
+    found: &[(u32, u16, Cell<'static>)],
+    lives: impl Fn(u32, u16) -> bool,
+) {
+    for descending in [false, true] {
+        let mut walk = runs.walk(descending).unwrap();
+        let (mut walked, mut before): (Vec<_>, Option<Cell<'_>>) = (Vec::new(), None);
+        while let Some(RunEntry { segment, position, cell }) = walk.next_entry().unwrap() {
+            if let Some(before) = before.replace(cell.clone()) {
+                let order = total_order(&before, &cell);
+                assert!(if descending { order.is_ge() } else { order.is_le() });
+            }
+            walked.extend(lives(segment, position).then_some((segment, position, cell)));
+        }
+        walked.sort_by_key(|(segment, at, _)| (*segment, *at));
+        assert_eq!(walked.len(), found.len());
+        for (walked, found) in walked.iter().zip(found) {
+            assert_eq!((walked.0, walked.1), (found.0, found.1));
+            assert!(same(&walked.2, &found.2));
+        }
     }
 }
 
@@ -172,6 +220,7 @@ proptest! {
         dying in prop::collection::vec((0_u32..12, 0_u16..400), 0..200),
         ranges in prop::collection::vec(range(), 12),
         fan_out in 2_usize..5,
+        (entries, blocks, removed) in (100_usize..900, 6_usize..20, 1_u32..4),
     ) {
         let place = TempCatalog::new();
         let mut model = Model::new();
@@ -204,7 +253,8 @@ proptest! {
         for range in &ranges {
             check(&place, &model, &dead, range);
         }
-        while place.change(|txn| merge_within(txn, Limits { fan_out, entries: 3000 })) {
+        let part = MergeSize { entries, blocks, removed };
+        while place.change(|txn| merge_within(txn, Limits { fan_out, entries: 3000, part })) {
             for range in ranges.iter().take(4) {
                 check(&place, &model, &dead, range);
             }
@@ -260,7 +310,8 @@ proptest! {
         }
         drop(txn);
         let mut txn = place.catalog.write(Headroom::Normal).unwrap();
-        if let Err(error) = merge_within(&mut txn, Limits { fan_out: 2, entries: 3000 }) {
+        let limits = Limits { fan_out: 2, entries: 3000, part: MergeSize::USUAL };
+        if let Err(error) = merge_within(&mut txn, limits) {
             prop_assert!(txn.short_of().is_some() || error.kind() == Kind::Corrupt);
         }
     }
@@ -275,7 +326,7 @@ fn many_entries_are_merged_level_by_level() {
         let cells =
             (0..1000_u16).map(|at| (Cell::Float(value(segment * 1000 + u32::from(at)).0), at));
         place.add(segment, &[(7, cells.collect())]);
-        while place.change(super::merge_some) {}
+        while place.change(|txn| super::merge_some(txn, 1 << 15)) {}
     }
     let txn = place.catalog.read().unwrap();
     let runs = SortedRuns::read(&txn, 7).unwrap();
@@ -296,4 +347,106 @@ fn many_entries_are_merged_level_by_level() {
         assert_eq!(runs.count(&below).unwrap(), before as u64);
     }
     assert!(txn.get(Table::IndexRuns, &head_key(7, 1)).unwrap().is_none());
+}
+
+/// Every block there is, and how many of them belong to runs.
+fn blocks_of(txn: &engram_catalog::Txn<'_>) -> (usize, usize) {
+    let (mut rows, mut cursor) = (0, txn.seek(Table::IndexRuns, &[]).unwrap());
+    while let Some((key, _)) = cursor.next().unwrap() {
+        rows += usize::from(key[4..8] != [0; 4]);
+    }
+    let heads = super::heads(txn, 7).unwrap();
+    (rows, heads.iter().map(|(_, head)| head.blocks()).sum())
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a catalog is LMDB, in C")]
+fn a_large_merge_goes_on_part_by_part_while_segments_come_go_and_die() {
+    let place = TempCatalog::new();
+    let part = MergeSize { entries: 700, blocks: 8, removed: 2 };
+    let limits = Limits { fan_out: 4, entries: 1 << 20, part };
+    let cell = |segment: u32, at: u16| {
+        let number = (segment * 1000 + u32::from(at)).wrapping_mul(2_654_435_761) >> 8;
+        match segment {
+            // Keys of other packings, which one packing has to take together.
+            0 | 5 => Cell::Float(f64::from(number) / 8.0),
+            _ => Cell::Float(f64::from(number) / 1e3),
+        }
+    };
+    let add = |segment| {
+        place.add(segment, &[(7, (0..1000).map(|at| (cell(segment, at), at)).collect())]);
+    };
+    (0..4).for_each(add);
+    let found = |segment: u32| {
+        let txn = place.catalog.read().unwrap();
+        let runs = SortedRuns::read(&txn, 7).unwrap();
+        let (mut found, mut before) = (BTreeSet::new(), None);
+        let each = |of, at, here: &Cell<'_>| {
+            if of == segment {
+                assert!(same(here, &cell(segment, at)), "{here:?}");
+                assert!(found.insert(at), "{segment}: {at} is there twice");
+            }
+            before = Some(here.clone().into_owned());
+        };
+        runs.visit(&Range::default(), &|_| true, each).unwrap();
+        found.len()
+    };
+    let mut steps = 0;
+    while place.change(|txn| merge_within(txn, limits)) {
+        steps += 1;
+        match steps {
+            1 => {
+                let txn = place.catalog.read().unwrap();
+                assert!(txn.get(Table::Meta, UNFINISHED).unwrap().is_some());
+                assert_eq!(SortedRuns::read(&txn, 7).unwrap().size(), (4, 4000));
+                drop(txn);
+                add(5);
+            }
+            2 => place.change(|txn| zones::remove(txn, 1, [])),
+            3 => place.mark_dead(2, &(0..900).collect()),
+            _ => {}
+        }
+        for segment in [0, 3] {
+            assert_eq!(found(segment), 1000, "after {steps} steps");
+        }
+        if steps > 1 {
+            assert_eq!(found(5), 1000, "after {steps} steps");
+        }
+    }
+    assert!(steps > 6, "{steps} steps");
+    let txn = place.catalog.read().unwrap();
+    assert!(txn.get(Table::Meta, UNFINISHED).unwrap().is_none());
+    let (rows, of_runs) = blocks_of(&txn);
+    assert_eq!(rows, of_runs, "no block is left that is of no run");
+    let (runs, entries) = SortedRuns::read(&txn, 7).unwrap().size();
+    assert!(runs == 2 && entries < 4600, "{runs} runs with {entries} entries");
+    let mut seen = 0;
+    super::check(&place.catalog.read().unwrap(), 7, |_, _, _| seen += 1).unwrap();
+    assert_eq!(seen, entries);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a catalog is LMDB, in C")]
+fn a_merge_whose_runs_others_have_merged_is_given_up() {
+    let place = TempCatalog::new();
+    let add = |segment: u32| {
+        let cells = (0..1000_u16).map(|at| (Cell::Int(i64::from(at) * 7919 % 1009), at));
+        place.add(segment, &[(7, cells.collect())]);
+    };
+    (0..4).for_each(add);
+    let part = MergeSize { entries: 1500, ..MergeSize::USUAL };
+    assert!(place.change(|txn| merge_within(txn, Limits { fan_out: 4, entries: 9000, part })));
+    let row = place.catalog.read().unwrap().get(Table::Meta, UNFINISHED).unwrap().unwrap().to_vec();
+    // An engine that does not know the row merges the same runs at once, by the same number.
+    place.change(|txn| txn.delete(Table::Meta, UNFINISHED).map(|_| ()));
+    let whole = Limits { fan_out: 4, entries: 9000, part: MergeSize::USUAL };
+    assert!(place.change(|txn| merge_within(txn, whole)));
+    place.change(|txn| txn.put(Table::Meta, UNFINISHED, &row));
+    while place.change(|txn| merge_within(txn, Limits { fan_out: 4, entries: 9000, part })) {}
+    let txn = place.catalog.read().unwrap();
+    assert!(txn.get(Table::Meta, UNFINISHED).unwrap().is_none());
+    let (rows, of_runs) = blocks_of(&txn);
+    assert_eq!(rows, of_runs);
+    assert_eq!(SortedRuns::read(&txn, 7).unwrap().size(), (1, 4000));
+    super::check(&txn, 7, |_, _, _| ()).unwrap();
 }

@@ -100,7 +100,7 @@ pub(super) fn write(
 }
 
 /// How references are packed.
-struct References {
+pub(super) struct References {
     /// Which of the run's segments each of the given ones is.
     index: Vec<u64>,
     position_width: u32,
@@ -129,6 +129,12 @@ impl References {
         Some((References { index, position_width, width }, table))
     }
 
+    /// The references of a run with so many segments, which are those given.
+    pub(super) fn of_table(segments: usize, position_width: u32) -> Self {
+        let width = position_width + width_of(segments.saturating_sub(1) as u64);
+        References { index: (0..segments as u64).collect(), position_width, width }
+    }
+
     fn pack(&self, out: &mut Vec<u8>, references: impl Iterator<Item = Reference>) {
         let item = |at: Reference| {
             self.index[(at >> 16) as usize] << self.position_width | u64::from(at & 0xFFFF)
@@ -137,7 +143,10 @@ impl References {
     }
 }
 
-fn key_blocks(keys: &[(u64, Reference)], references: &References) -> (Fences, Vec<Vec<u8>>) {
+pub(super) fn key_blocks(
+    keys: &[(u64, Reference)],
+    references: &References,
+) -> (Fences, Vec<Vec<u8>>) {
     let (mut fences, mut blocks) = (Vec::new(), Vec::new());
     let (mut start, mut guess) = (0, 256);
     while start < keys.len() {
@@ -191,7 +200,10 @@ fn most(guess: usize, max: usize, fits: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-fn cell_blocks(cells: &[(Cell<'_>, Reference)], references: &References) -> (Fences, Vec<Vec<u8>>) {
+pub(super) fn cell_blocks(
+    cells: &[(Cell<'_>, Reference)],
+    references: &References,
+) -> (Fences, Vec<Vec<u8>>) {
     let (mut fences, mut blocks) = (Vec::new(), Vec::new());
     let mut start = 0;
     while start < cells.len() {

@@ -13,7 +13,9 @@ use std::borrow::Cow;
 
 use super::column::{self, ABSENT, NO_CELL, SURE, UNSURE, UNSURE_CELL};
 use super::gather::{GatheredRows, Gathering, Home, same};
-use super::head::{self, ALL_PRESENT, CONSTANT, GroupEntry, HAS_UNSURE, IN_RUNS, NewColumn};
+use super::head::{
+    self, ALL_PRESENT, CONSTANT, GroupEntry, HAS_UNSURE, IN_RUNS, KIND_SHIFT, NewColumn,
+};
 use super::layout::{COLUMNS_MAX, GroupKind, ROWS_MAX};
 use super::{names, values};
 use crate::cell::{Cell, total_order};
@@ -173,7 +175,8 @@ fn finish<'r>(column: &'r Gathering<'_>, rows: usize, block: &mut Vec<u8>) -> Fi
     let flags = flag(sf as usize == rows, ALL_PRESENT)
         | flag(*unsure > 0, HAS_UNSURE)
         | flag(distinct == 1 && *unsure == 0, CONSTANT)
-        | flag(in_runs, IN_RUNS);
+        | flag(in_runs, IN_RUNS)
+        | column.kinds.number() << KIND_SHIFT;
     let zones = zone.finish(rows as u32, sf, *unsure > 0, in_runs);
     Finished { key: column.key, sf, flags, zones, run, distinct }
 }

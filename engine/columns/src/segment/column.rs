@@ -14,7 +14,7 @@ use super::bitmap::Bitmap;
 use super::head::ColumnEntry;
 use super::ints::{self, Ints, SIGN};
 use super::values::{self, Values};
-use crate::cell::Cell;
+use crate::cell::{Cell, total_order};
 use crate::range::Range;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
@@ -36,9 +36,9 @@ pub(super) const UNSURE: u64 = 1;
 pub(super) const ABSENT: u64 = 2;
 
 /// In a list of cells' numbers: the row has no such column.
-pub(super) const NO_CELL: u32 = u32::MAX;
+pub const NO_CELL: u32 = u32::MAX;
 /// In a list of cells' numbers: the row is unsure.
-pub(super) const UNSURE_CELL: u32 = u32::MAX - 1;
+pub const UNSURE_CELL: u32 = u32::MAX - 1;
 
 /// The strings that a test can be true of, so that others need not be looked at.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,7 @@ pub struct SoughtTexts {
 }
 
 /// What a row has: nothing, something of which its record alone says what it is, or a cell.
-pub(crate) type Slot<'a> = Option<Option<Cell<'a>>>;
+pub type Slot<'a> = Option<Option<Cell<'a>>>;
 
 /// What is known of a test's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,85 @@ pub struct Marks {
     pub must: Bitmap,
     /// The rows that pass, or whose record must be asked: unsure ones, and those in runs.
     pub may: Bitmap,
+}
+
+/// The cells of rows that all have one of a kind.
+#[derive(Clone, Debug)]
+pub enum Numbers {
+    /// Integers.
+    Ints(Vec<i64>),
+    /// Floating-point numbers.
+    Floats(Vec<f64>),
+    /// Instants, in ns since 1970.
+    Times(Vec<i64>),
+}
+
+impl Numbers {
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Numbers::Ints(items) | Numbers::Times(items) => items.len(),
+            Numbers::Floats(items) => items.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One of them.
+    ///
+    /// # Panics
+    ///
+    /// If there are no more than so many.
+    pub fn cell(&self, at: usize) -> Cell<'static> {
+        match self {
+            Numbers::Ints(items) => Cell::Int(items[at]),
+            Numbers::Floats(items) => Cell::Float(items[at]),
+            Numbers::Times(items) => Cell::Time(items[at]),
+        }
+    }
+
+    /// These as the distinct ones of a dictionary, and a code for each row.
+    fn coded(&self, codes: &Ints<'_>) -> Result<Numbers> {
+        fn all<T: Copy>(distinct: &[T], codes: &Ints<'_>) -> Result<Vec<T>> {
+            let mut found = Vec::with_capacity(codes.len());
+            let mut beyond = false;
+            codes.each(|code| match distinct.get(code as usize) {
+                Some(item) => found.push(*item),
+                None => beyond = true,
+            });
+            if beyond { Err(corrupt()) } else { Ok(found) }
+        }
+        Ok(match self {
+            Numbers::Ints(items) => Numbers::Ints(all(items, codes)?),
+            Numbers::Floats(items) => Numbers::Floats(all(items, codes)?),
+            Numbers::Times(items) => Numbers::Times(all(items, codes)?),
+        })
+    }
+}
+
+/// The rank of each of some cells in order.
+fn distinct_ranks(cells: &[Cell<'_>]) -> Vec<u64> {
+    let mut ranks = Vec::with_capacity(cells.len());
+    let mut rank = 0;
+    for (at, cell) in cells.iter().enumerate() {
+        if at > 0 && total_order(&cells[at - 1], cell).is_ne() {
+            rank += 1;
+        }
+        ranks.push(rank);
+    }
+    ranks
+}
+
+/// Bits in the order of the numbers; both zeros are the same number, and NaN is behind all others.
+fn in_order(value: f64) -> u64 {
+    if value.is_nan() {
+        return u64::MAX;
+    }
+    let bits = (value + 0.0).to_bits();
+    if bits & SIGN == 0 { bits | SIGN } else { !bits }
 }
 
 /// Appends a column whose cells are in runs.
@@ -197,7 +276,8 @@ impl<'a> Column<'a> {
         matches!(self.cells, ColumnCells::Elsewhere)
     }
 
-    fn sure(&self) -> Bitmap {
+    /// Which rows have a cell, here or in the runs.
+    pub fn sure(&self) -> Bitmap {
         self.sure.clone().unwrap_or_else(|| Bitmap::full(self.rows))
     }
 
@@ -266,9 +346,49 @@ impl<'a> Column<'a> {
         }
     }
 
+    /// The cells of the sure rows, in the order of the rows, where all are numbers of one kind that
+    /// has 64 bits, or all are instants; `None` where they are not, or are in the column's runs.
+    pub fn numbers(&self) -> Result<Option<Numbers>> {
+        Ok(match &self.cells {
+            ColumnCells::Dictionary { distinct, codes } => match distinct.numbers() {
+                Some(distinct) => Some(distinct.coded(codes)?),
+                None => None,
+            },
+            ColumnCells::Rows(cells) => cells.numbers(),
+            ColumnCells::Elsewhere => None,
+        })
+    }
+
+    /// A number for each sure row, in the order of the rows, such that two numbers compare as their
+    /// cells do in [`total_order`]. `None` where only a look at each cell would tell, or they are
+    /// in the column's runs.
+    pub fn ranks(&self) -> Result<Option<Vec<u64>>> {
+        Ok(match &self.cells {
+            ColumnCells::Dictionary { distinct, codes } => {
+                Some(match distinct {
+                    Values::Singles(_) | Values::Doubles(_) | Values::Mixed { .. } => {
+                        // Distinct cells may be equal: zeros of both signs, numbers of two kinds.
+                        let ranks = distinct_ranks(&distinct.to_vec()?);
+                        let rank = |code| ranks.get(code as usize).copied().ok_or_else(corrupt);
+                        codes.to_vec().into_iter().map(rank).collect::<Result<_>>()?
+                    }
+                    _ => codes.to_vec(),
+                })
+            }
+            ColumnCells::Rows(Values::Ints(words) | Values::Bigs(words) | Values::Times(words)) => {
+                Some(words.to_vec())
+            }
+            ColumnCells::Rows(cells) => match cells.numbers() {
+                Some(Numbers::Floats(floats)) => Some(floats.into_iter().map(in_order).collect()),
+                _ => None,
+            },
+            ColumnCells::Elsewhere => None,
+        })
+    }
+
     /// Each cell once or more often, and for each row the number of its own, or [`NO_CELL`] or
     /// [`UNSURE_CELL`]. The cells are not in the column's runs.
-    pub(super) fn take_apart(&self) -> Result<(Vec<Cell<'a>>, Vec<u32>)> {
+    pub fn take_apart(&self) -> Result<(Vec<Cell<'a>>, Vec<u32>)> {
         let (cells, codes): (_, Vec<u32>) = match &self.cells {
             ColumnCells::Dictionary { distinct, codes } => {
                 (distinct.to_vec()?, codes.to_vec().into_iter().map(|code| code as u32).collect())

@@ -18,6 +18,7 @@ use super::layout::{BUILTIN_GROUP, GroupKind, OTHER_GROUP, SegmentLayout};
 use super::values;
 use crate::cell::Cell;
 use crate::column_key::{ColumnKey, is_builtin};
+use crate::value_kind::{KindsSeen, ValueKind};
 
 /// Rows of a segment to be, ascending by OID.
 #[derive(Debug)]
@@ -94,6 +95,12 @@ impl<'a> GatheredRows<'a> {
         };
         column.stand(row, code);
         code
+    }
+
+    /// Says of which kind the values are of which cells of a column came, or come: one that has a
+    /// number, or another.
+    pub fn note_kind(&mut self, place: usize, kind: Option<ValueKind>) {
+        self.columns[place].kinds.note(kind);
     }
 
     /// Says that the last row, and those after it, have the cell that this number stands for.
@@ -209,6 +216,8 @@ pub(super) struct Gathering<'a> {
     pub counts: Vec<u32>,
     pub absent: u32,
     pub unsure: u32,
+    /// What the values of the cells were.
+    pub kinds: KindsSeen,
     numbers: HashTable<u32>,
 }
 
@@ -230,6 +239,7 @@ impl<'a> Gathering<'a> {
             counts: Vec::new(),
             absent: 0,
             unsure: 0,
+            kinds: KindsSeen::default(),
             numbers: HashTable::new(),
         }
     }

@@ -11,12 +11,15 @@
 //! | | 10 each | groups, in the order of their columns: id (4), part (2), bytes (4) |
 //! | | | OIDs, ascending: a sequence |
 //!
-//! Entries are of one length, so that one column is found without reading the others.
+//! The low four bits of an entry's flags say what they say below; the high four are the number of
+//! a [`ValueKind`], or 0. Entries are of one length, so that one column is found without reading
+//! the others.
 
 use super::bitmap::Bitmap;
 use super::ints::{self, Ints};
 use super::layout::ROWS_MAX;
 use crate::column_key::ColumnKey;
+use crate::value_kind::ValueKind;
 use engram_base::error::{Error, Kind, Result};
 
 const MAGIC: [u8; 4] = *b"ESG\x02";
@@ -32,6 +35,8 @@ pub(super) const HAS_UNSURE: u8 = 2;
 pub(super) const CONSTANT: u8 = 4;
 /// The cells are in runs.
 pub(super) const IN_RUNS: u8 = 8;
+/// From this bit on: of which kind the values of all sure rows were, 0 if nothing is said.
+pub(super) const KIND_SHIFT: u32 = 4;
 
 /// Where a column lies, and what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,9 +72,13 @@ impl ColumnEntry {
         self.flags & CONSTANT != 0
     }
 
+    /// Of which kind the values of all its sure rows were, if that is said.
+    pub fn kind(&self) -> Option<ValueKind> {
+        ValueKind::of(self.flags >> KIND_SHIFT)
+    }
+
     /// Whether its cells are in runs.
-    #[cfg(test)]
-    pub(crate) fn in_runs(&self) -> bool {
+    pub fn in_runs(&self) -> bool {
         self.flags & IN_RUNS != 0
     }
 }
@@ -177,8 +186,7 @@ impl<'a> Segment<'a> {
     }
 
     /// The OID at a position, if there is such a position.
-    #[cfg(test)]
-    pub(crate) fn oid(&self, position: usize) -> Option<u64> {
+    pub fn oid(&self, position: usize) -> Option<u64> {
         (position < self.len()).then(|| self.oids.get(position))
     }
 

@@ -166,6 +166,29 @@ fn check_marks(marks: &Marks, column: &[Slot<'static>], test: impl Fn(&Cell<'_>)
     }
 }
 
+/// Whether what a column gives of all rows is what their cells are.
+fn check_all_at_once(column: &Column<'_>, cells: &[Slot<'static>], in_runs: bool) {
+    let sure: Vec<&Cell<'_>> = cells.iter().flatten().flatten().collect();
+    assert_eq!(column.sure().count(), sure.len());
+    let (ranks, numbers) = (column.ranks().unwrap(), column.numbers().unwrap());
+    assert!(!in_runs || ranks.is_none() && numbers.is_none());
+    if let Some(ranks) = ranks {
+        assert_eq!(ranks.len(), sure.len());
+        for (at, cell) in sure.iter().enumerate() {
+            for other in [at / 2, at * 7 % sure.len()] {
+                let order = total_order(cell, sure[other]);
+                assert_eq!(ranks[at].cmp(&ranks[other]), order, "{cell:?} {:?}", sure[other]);
+            }
+        }
+    }
+    if let Some(numbers) = numbers {
+        assert_eq!(numbers.len(), sure.len());
+        for (at, cell) in sure.iter().enumerate() {
+            assert!(equal(&Some(Some(numbers.cell(at))), &Some(Some((*cell).clone()))));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: if cfg!(miri) { 2 } else { 300 },
@@ -215,6 +238,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(column.cell(rows.len()).unwrap().is_none(), true);
+            check_all_at_once(&column, cells, entry.in_runs());
             for range in &ranges {
                 if entry.in_runs() {
                     let marks = column.range(range).unwrap();

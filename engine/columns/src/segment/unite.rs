@@ -130,10 +130,14 @@ impl SealedRows {
                     && entry.all_present()
                     && let Some(Some(cell)) = column.cell(0)?
                 {
+                    gathered.note_kind(place, entry.kind());
                     gathered.extend(place, from, vec![cell], std::iter::once(0));
                     continue;
                 }
                 let (cells, codes) = column.take_apart()?;
+                if !cells.is_empty() {
+                    gathered.note_kind(place, entry.kind());
+                }
                 let code = |at: usize| codes.get(at).copied().unwrap_or(NO_CELL);
                 gathered.extend(place, from, cells, copied.live.iter().map(code));
             }

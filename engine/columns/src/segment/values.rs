@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use super::column::Numbers;
 use super::ints::{self, Ints, SIGN};
 use super::ordered::{self, OrderedTexts};
 use crate::cell::Cell;
@@ -202,6 +203,27 @@ impl<'a> Values<'a> {
             Values::Texts { ends, text } => Cell::Text(Cow::Borrowed(text.get(bounds(ends))?)),
             Values::Mixed { ends, bytes } => mixed(bytes.get(bounds(ends))?)?,
             Values::Ordered(texts) => Cell::Text(Cow::Owned(texts.get(at)?)),
+        })
+    }
+
+    /// All of them, where all are of one kind of numbers, or instants.
+    pub(super) fn numbers(&self) -> Option<Numbers> {
+        let signed = |ints: &Ints<'_>| {
+            let mut all = Vec::with_capacity(ints.len());
+            ints.each(|word| all.push((word ^ SIGN) as i64));
+            all
+        };
+        Some(match self {
+            Values::Ints(ints) => Numbers::Ints(signed(ints)),
+            Values::Times(ints) => Numbers::Times(signed(ints)),
+            Values::Singles(items) => {
+                let single = |item: &[u8; 4]| f64::from(f32::from_le_bytes(*item));
+                Numbers::Floats(items.iter().map(single).collect())
+            }
+            Values::Doubles(items) => {
+                Numbers::Floats(items.iter().map(|item| f64::from_le_bytes(*item)).collect())
+            }
+            _ => return None,
         })
     }
 

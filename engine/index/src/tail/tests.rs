@@ -105,7 +105,7 @@ impl Running<'_> {
                 }
             }
             Step::Seal(most) => {
-                let taken = take(&mut self.txn, *most).unwrap();
+                let taken = take(&mut self.txn, *most, usize::MAX).unwrap();
                 assert!(taken.len() <= *most && taken.is_sorted());
                 let tail = self.model.tail();
                 assert!(taken.iter().all(|oid| tail.contains(oid)), "{taken:?} of {tail:?}");

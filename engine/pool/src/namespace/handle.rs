@@ -30,8 +30,9 @@ use engram_files::paths::place;
 use engram_index::{IndexSettings, IndexStats};
 use engram_media::shared_counter::SharedCounter;
 use engram_ops::group::{GroupInfo, Taker};
-use engram_query::answer::{Answer, Explanation, Keyed, QueryOptions};
+use engram_query::answer::{Answer, Explanation, Keyed, QueryOptions, TotalsAnswer};
 use engram_query::ast::Query;
+use engram_query::projection::{Projection, WantedField};
 use engram_realm::batch::Batch;
 use engram_realm::process::between_forks;
 use engram_realm::view::View;
@@ -325,6 +326,16 @@ impl Namespace {
     /// with what merging it among the hits of other pools takes.
     pub fn query_keyed(&self, query: &Query, options: &QueryOptions) -> Result<Vec<Keyed>> {
         query::query_keyed(self, query, options)
+    }
+
+    /// The figures that a query gives, instead of objects.
+    pub fn query_totals(&self, query: &Query, options: &QueryOptions) -> Result<TotalsAnswer> {
+        query::query_totals(self, query, options)
+    }
+
+    /// What objects, given ascending by their ids, have of some fields, as of one commit.
+    pub fn columns_of(&self, oids: &[Oid], wanted: &[WantedField]) -> Result<Projection> {
+        query::columns_of(self, oids, wanted)
     }
 
     /// Begins to watch: a [`Watcher`] gives objects of which the query is true from now on and was

@@ -16,6 +16,7 @@ use super::Namespace;
 use super::tree::Tree;
 use super::view::VisibleRealms;
 use engram_base::error::Result;
+use engram_base::fail;
 use engram_base::id::{Gid, Member, Oid, id_key, split_name_key};
 use engram_base::mutex::lock;
 use engram_base::name::{Name, Path};
@@ -24,13 +25,15 @@ use engram_catalog::Table;
 use engram_catalog::rows::Rows;
 use engram_columns::column_key::FIRST_BUILTIN;
 use engram_ops::overlay::peek::Peek;
-use engram_query::answer::{Answer, Explanation, Keyed, QueryOptions};
+use engram_query::answer::{Answer, Explanation, Keyed, QueryOptions, TotalsAnswer};
 use engram_query::ast::Query;
-use engram_query::compile::{OrderKey, compile};
+use engram_query::compile::{OrderKey, Plan, compile};
 use engram_query::goal::Goal;
 use engram_query::groups::{Beyond, Groups};
 use engram_query::order::{compare_cells, order_bytes};
+use engram_query::projection::{Projection, WantedField};
 use engram_query::run::Search;
+use engram_query::totals::Tally;
 use engram_realm::process::between_forks;
 use engram_realm::{HasCore, Mode, Realm, peek_together};
 use engram_records::attrs::KeyId;
@@ -186,6 +189,64 @@ pub(super) fn query_keyed(
     })
 }
 
+/// See [`Namespace::query_totals`].
+pub(super) fn query_totals(
+    namespace: &Namespace,
+    query: &Query,
+    options: &QueryOptions,
+) -> Result<TotalsAnswer> {
+    namespace.retry(Retry::IfViewChanged, || match namespace.seen()? {
+        VisibleRealms::One(realm) => realm.query_totals(query, options),
+        VisibleRealms::Many(realms) => {
+            united(namespace, &realms, query, options, |united: &mut United<'_, '_>| {
+                let snapshot = united.snapshot();
+                united.tally()?.rows(snapshot)
+            })
+        }
+    })
+}
+
+/// See [`Namespace::columns_of`].
+pub(super) fn columns_of(
+    namespace: &Namespace,
+    oids: &[Oid],
+    wanted: &[WantedField],
+) -> Result<Projection> {
+    namespace.retry(Retry::IfViewChanged, || {
+        let realms = match namespace.seen()? {
+            VisibleRealms::One(realm) => return realm.columns_of(oids, wanted),
+            VisibleRealms::Many(realms) => realms,
+        };
+        peek_together(&realms, |peeks| {
+            let mut all = Projection::default();
+            all.columns.resize_with(wanted.len(), Vec::new);
+            // Where an object is in several realms, the first of them has it.
+            let mut left: Vec<u32> = (0..oids.len() as u32).collect();
+            for (at, realm) in realms.iter().enumerate() {
+                let here: Vec<Oid> = left.iter().map(|place| oids[*place as usize]).collect();
+                let beyond = Elsewhere::new(at, &realms, peeks, namespace.root());
+                let index = &realm.core().index;
+                let groups = Groups::new(peeks[at], namespace.root(), &index.groups);
+                let groups = groups.of(realm.scope()).beyond(&beyond);
+                let (plan, options) = (Plan::everything(), QueryOptions::default());
+                let mut search =
+                    Search::new(peeks[at], &plan, groups, &options, &index.directories);
+                let mut key_id = |key: &str| keys::key_at(realm.core(), peeks[at].txn(), key);
+                let found = search.project(&here, wanted, &mut key_id)?;
+                for (all, parts) in all.columns.iter_mut().zip(found.columns) {
+                    for mut part in parts {
+                        part.rows.iter_mut().for_each(|row| *row = left[*row as usize]);
+                        all.push(part);
+                    }
+                }
+                left = found.gone.into_iter().map(|row| left[row as usize]).collect();
+            }
+            all.gone = left;
+            Ok(all)
+        })
+    })
+}
+
 /// See [`Namespace::explain`].
 pub(super) fn explain(
     namespace: &Namespace,
@@ -197,7 +258,12 @@ pub(super) fn explain(
             VisibleRealms::One(realm) => return realm.explain(query, options),
             VisibleRealms::Many(realms) => realms,
         };
-        let hits = namespace.query_count(query, options)?;
+        let hits = if query.totals.is_some() {
+            let all = Query { expr: query.expr.clone(), ..Query::default() };
+            namespace.query_count(&all, options)?
+        } else {
+            namespace.query_count(query, options)?
+        };
         let mut all = Explanation { query: query.to_string(), ..Explanation::default() };
         for realm in &realms {
             let one = realm.explain(query, options)?;
@@ -238,6 +304,7 @@ fn united<T>(
             if realm.mode() == Mode::ReadWrite && realm.scope() != Scope::Published {
                 realm.asked(&plan, options, peeks[at])?;
             }
+            plan.offset = 0;
             if !hidden.is_empty() {
                 plan.limit = None;
             }
@@ -247,12 +314,14 @@ fn united<T>(
             let directories = &realms[at].core().index.directories;
             Search::new(peeks[at], plan, groups(at), options, directories)
         });
-        let limit = query.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let limit = query.last().map(|last| usize::try_from(last).unwrap_or(usize::MAX));
+        let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
         ask(&mut United {
             peeks,
             searches: searches.collect(),
             order: plans.first().map_or(&[], |plan| plan.order.as_slice()),
             limit,
+            offset,
             hidden: &hidden,
             root,
             scopes: &realms.iter().map(Realm::scope).collect::<Vec<_>>(),
@@ -286,7 +355,9 @@ pub(super) struct United<'u, 'a> {
     peeks: &'u [Peek<'u>],
     searches: Vec<Search<'a>>,
     order: &'u [OrderKey],
+    /// How many of the first, and how many of these are left out.
     limit: Option<usize>,
+    offset: usize,
     hidden: &'u Hidden,
     root: Gid,
     scopes: &'u [Scope],
@@ -322,6 +393,7 @@ impl United<'_, '_> {
             all = keyed.into_iter().map(|(_, oid, at)| (at, oid)).collect();
         }
         all.truncate(self.limit.unwrap_or(usize::MAX));
+        all.drain(..self.offset.min(all.len()));
         Ok(all)
     }
 
@@ -333,18 +405,45 @@ impl United<'_, '_> {
         for search in &mut self.searches {
             sum += search.count()?;
         }
-        Ok(sum.min(self.limit.map_or(u64::MAX, |limit| limit as u64)))
+        let limit = self.limit.map_or(u64::MAX, |limit| limit as u64);
+        Ok(sum.min(limit).saturating_sub(self.offset as u64))
+    }
+
+    /// The figures of all hits that are not hidden.
+    fn tally(&mut self) -> Result<Tally> {
+        let mut all: Option<Tally> = None;
+        for at in 0..self.searches.len() {
+            let tally = if self.hidden.is_empty() {
+                self.searches[at].tally()?
+            } else {
+                let mut shown = Vec::new();
+                for oid in self.searches[at].found()? {
+                    if self.is_shown(at, oid)? {
+                        shown.push(oid);
+                    }
+                }
+                self.searches[at].tally_of(&shown)?
+            };
+            match &mut all {
+                Some(all) => all.unite(&tally)?,
+                None => all = Some(tally),
+            }
+        }
+        match all {
+            Some(all) => Ok(all),
+            None => fail!(Corrupt, "a namespace has no realm: open it again"),
+        }
     }
 
     /// What a goal says of the hits of each realm.
     fn goals(&mut self, goal: impl Fn() -> Goal) -> Result<Vec<Goal>> {
-        if self.hidden.is_empty() && self.limit.is_none() {
+        if self.hidden.is_empty() && self.limit.is_none() && self.offset == 0 {
             return self.searches.iter_mut().map(|search| search.each(goal())).collect();
         }
         let mut goals: Vec<Goal> = self.searches.iter().map(|_| goal()).collect();
         for (at, oid) in self.hits()? {
             let goal = &mut goals[at];
-            self.searches[at].with_record(oid, |_, record| goal.record(oid, record))?;
+            self.searches[at].with_record(oid, |judge, record| goal.record(judge, oid, record))?;
         }
         Ok(goals)
     }

@@ -114,6 +114,13 @@ impl Watcher {
         if namespace.is_snapshot() {
             fail!(Argument, "a snapshot shows what was, and nothing comes to it: watch the pool");
         }
+        if query.totals.is_some() {
+            fail!(
+                Query,
+                "{:?} gives figures, and what is watched are objects: leave the figures out",
+                query.to_string()
+            );
+        }
         if !query.order_by.is_empty() || query.limit.is_some() {
             fail!(
                 Argument,

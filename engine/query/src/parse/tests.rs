@@ -1,8 +1,11 @@
 //! A query that is written is read back; a fault in an ill-formed one is told with its place, and
 //! how to mend it.
 
-use super::{NESTING_MAX, QUERY_BYTES_MAX, parse};
-use crate::ast::{Builtin, Comparison, Expr, Order, Query, QueryField, Test};
+use super::{NESTING_MAX, QUERY_BYTES_MAX, parse, parse_with};
+use crate::ast::{
+    Builtin, Comparison, Direction, Expr, Function, Measure, Order, Query, QueryField, Test, Totals,
+};
+use crate::params::{Param, Params};
 use engram_base::error::Kind;
 use engram_columns::literal::Literal;
 use proptest::prelude::*;
@@ -115,6 +118,39 @@ fn what_is_written_in_several_ways_is_one() {
         ("a = 1e3", "a = 1000.0"),
         ("a = -.5", "a = -0.5"),
         ("a = 5.", "a = 5.0"),
+    ]);
+}
+
+#[test]
+fn denials_nulls_lists_and_figures_are_written_in_one_way() {
+    same(&[
+        ("a not in (1, 2)", "exists(a) and not a in (1, 2)"),
+        ("a NOT LIKE 'x%' or b = 1", "exists(a) and not a like \"x%\" or b = 1"),
+        ("a not between 1 and 2", "exists(a) and not a between 1 and 2"),
+        ("a not contains 'x'", "exists(a) and not a contains \"x\""),
+        ("a is null", "not exists(a)"),
+        ("group.a IS NOT NULL", "exists(group.a)"),
+        ("is is null and null = 1", "not exists(is) and null = 1"),
+        ("a in [1, 'x']", "a in (1, \"x\")"),
+        ("a in []", "a in ()"),
+        ("tags contains ['a', 'b']", "tags contains \"a\" and tags contains \"b\""),
+        ("tags contains ['a']", "tags contains \"a\""),
+        ("position.x > 1 and a.`odd name`.y = 2", "position.x > 1 and a.`odd name`.y = 2"),
+        ("`group`.x = 1", "`group`.x = 1"),
+        ("order by a limit 3 OFFSET 2", "order by a limit 3 offset 2"),
+        ("order by a offset 2", "order by a offset 2"),
+        ("offset = 3 order by offset offset 1", "offset = 3 order by offset offset 1"),
+        ("count = 1 and mean > 2", "count = 1 and mean > 2"),
+        ("count(*)", "count()"),
+        ("COUNT( ), Mean(a) WHERE b = 1", "count(), mean(a) where b = 1"),
+        (
+            "sum(a), distinct(@name) where where = 1 group by group.x, b.c order by sum(a) desc, \
+             group.x limit 3 offset 1",
+            "sum(a), distinct(@name) where where = 1 group by group.x, b.c order by sum(a) desc, \
+             group.x limit 3 offset 1",
+        ),
+        ("min(a) where true", "min(a)"),
+        ("max(a) where false group by b", "max(a) where not true group by b"),
         ("a = 1E-300", "a = 1e-300"),
     ]);
 }
@@ -129,6 +165,31 @@ fn ill_formed_queries_say_where_and_what_to_do() {
         assert_eq!(error.kind(), Kind::Query);
         assert_eq!(error.message(), expected.trim_end_matches('\n'), "{query}");
     }
+}
+
+#[test]
+fn parameters_are_the_values_given_for_them() {
+    let one = |value| Param::One(value);
+    let params: Params = [
+        ("low", one(Literal::Int(-15))),
+        ("name", one(text("o'hare"))),
+        ("some", Param::Many(vec![Literal::Int(1), text("x")])),
+        ("most", one(Literal::Int(3))),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    let read = |query: &str| parse_with(query, &params).map(|query| query.to_string());
+    let whole = "a < :low and @name like :name and b in :some and c contains :some limit :most";
+    let plain = "a < -15 and @name like \"o'hare\" and b in (1, \"x\") and (c contains 1 and c \
+                 contains \"x\") limit 3";
+    assert_eq!(read(whole).as_deref(), Ok(plain));
+    let error = read("a < :least and b in :some").expect_err("it is not given");
+    let message = error.message();
+    assert!(message.starts_with("column 5: no parameter least was given (:low :most"), "{message}");
+    let error = read("a < :low and b in :some and @name = :name").expect_err("one is left");
+    assert!(error.message().contains("no parameter :most"), "{error}");
+    let error = read("a = :some and :low < b and @name = :name limit :most").expect_err("a list");
+    assert!(error.message().starts_with("column 5: a value was expected"), "{error}");
 }
 
 #[test]
@@ -215,6 +276,8 @@ fn some_field() -> impl Strategy<Value = QueryField> {
     prop_oneof![
         2 => some_key().prop_map(QueryField::Attr),
         1 => some_key().prop_map(QueryField::GroupAttr),
+        1 => (some_key(), prop::collection::vec(some_key(), 1..3))
+            .prop_map(|(key, parts)| QueryField::Part(key, parts)),
         1 => prop::sample::select(Builtin::ALL.to_vec()).prop_map(|(b, _)| QueryField::Builtin(b)),
     ]
 }
@@ -266,11 +329,60 @@ fn some_expr() -> impl Strategy<Value = Expr> {
     })
 }
 
+fn some_totals() -> impl Strategy<Value = Query> {
+    let functions = Function::ALL.map(|(function, _)| function).to_vec();
+    let measure = prop_oneof![
+        1 => Just(Measure { function: Function::Count, field: None }),
+        3 => (prop::sample::select(functions), some_field())
+            .prop_map(|(function, field)| Measure { function, field: Some(field) }),
+    ];
+    let order = prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..3);
+    let by = prop::collection::vec(some_field(), 0..3);
+    let all = (some_expr(), prop::collection::vec(measure, 1..4), by, order);
+    (all, any::<Option<u64>>(), 0..3_u64).prop_map(
+        |((expr, measures, by, order), limit, offset)| {
+            let mut fields: Vec<QueryField> = Vec::new();
+            for field in by {
+                if !fields.contains(&field) {
+                    fields.push(field);
+                }
+            }
+            let mut distinct: Vec<Measure> = Vec::new();
+            for measure in measures {
+                if !distinct.contains(&measure) {
+                    distinct.push(measure);
+                }
+            }
+            let columns = fields.len() + distinct.len();
+            let order: Vec<_> = order
+                .into_iter()
+                .map(|(at, descending)| {
+                    let direction =
+                        if descending { Direction::Descending } else { Direction::Ascending };
+                    (at.index(columns), direction)
+                })
+                .collect();
+            let offset = if order.is_empty() { 0 } else { offset };
+            let totals = Some(Totals { measures: distinct, by: fields, order });
+            Query { expr, order_by: Vec::new(), limit, offset, totals }
+        },
+    )
+}
+
 fn some_query() -> impl Strategy<Value = Query> {
+    prop_oneof![2 => some_listing(), 1 => some_totals()]
+}
+
+fn some_listing() -> impl Strategy<Value = Query> {
     let order =
         (some_field(), any::<bool>()).prop_map(|(field, descending)| Order { field, descending });
-    (some_expr(), prop::collection::vec(order, 0..3), any::<Option<u64>>())
-        .prop_map(|(expr, order_by, limit)| Query { expr, order_by, limit })
+    let orders = prop::collection::vec(order, 0..3);
+    (some_expr(), orders, any::<Option<u64>>(), any::<u64>()).prop_map(
+        |(expr, order_by, limit, offset)| {
+            let offset = if order_by.is_empty() { 0 } else { offset };
+            Query { expr, order_by, limit, offset, totals: None }
+        },
+    )
 }
 
 /// What may stand in a query, and what may not, in any order.
@@ -325,6 +437,16 @@ fn soup() -> impl Strategy<Value = String> {
         "..",
         "1e999",
         "true",
+        "is",
+        "null",
+        "[",
+        "]",
+        ":p",
+        "offset",
+        "count",
+        "mean",
+        "where",
+        "*",
     ];
     prop::collection::vec(
         (prop::sample::select(pieces), prop::sample::select(vec!["", " "])),

@@ -78,7 +78,7 @@ fn nan_is_only_unequal() {
 }
 
 #[test]
-fn a_string_beside_a_time_is_the_instant_that_it_names() {
+fn a_string_beside_a_time_is_what_it_names() {
     each(
         &Test::Compare(Comparison::Lt, word("1970-01-02")),
         &[
@@ -90,14 +90,50 @@ fn a_string_beside_a_time_is_the_instant_that_it_names() {
     );
     each(
         &Test::In(vec![word("1970-01-02T00:00Z"), Literal::Int(7)]),
-        &[(Cell::Time(DAY), true), (text("1970-01-02"), false), (Cell::Int(DAY), false)],
+        &[
+            (Cell::Time(DAY), true),
+            (Cell::Time(DAY + 1), false),
+            (text("1970-01-02"), false),
+            (Cell::Int(DAY), false),
+        ],
     );
     each(
         &Test::Between(word("1970-01-01"), word("1970-01-02")),
-        &[(Cell::Time(DAY), true), (Cell::Time(DAY + 1), false), (text("1970-01-01 9"), true)],
+        &[
+            (Cell::Time(-1), false),
+            (Cell::Time(0), true),
+            (Cell::Time(2 * DAY - 1), true),
+            (Cell::Time(2 * DAY), false),
+            (text("1970-01-01 9"), true),
+        ],
     );
-    each(&Test::Contains(word("1970-01-02")), &[(Cell::Time(DAY), true)]);
+    each(&Test::Contains(word("1970-01-02")), &[(Cell::Time(2 * DAY - 1), true)]);
     each(&Test::StartsWith("1970".to_owned()), &[(Cell::Time(0), false)]);
+}
+
+#[test]
+fn a_date_is_a_stretch_before_and_after_which_the_others_are() {
+    let year = 365 * DAY;
+    let cells = [-1, 0, year / 2, year - 1, year].map(Cell::Time);
+    let cases = [
+        (Comparison::Eq, [false, true, true, true, false]),
+        (Comparison::Ne, [true, false, false, false, true]),
+        (Comparison::Lt, [true, false, false, false, false]),
+        (Comparison::Le, [true, true, true, true, false]),
+        (Comparison::Gt, [false, false, false, false, true]),
+        (Comparison::Ge, [false, true, true, true, true]),
+    ];
+    for (comparison, expected) in cases {
+        let test = Test::Compare(comparison, word("1970"));
+        for (cell, expected) in cells.iter().zip(expected) {
+            each(&test, &[(cell.clone(), expected)]);
+        }
+    }
+    let several = Test::In(vec![word("1970-01"), word("1970-01-05"), word("1970-03-02T00")]);
+    let found = [0, 31 * DAY - 1, 31 * DAY, 60 * DAY, 60 * DAY + 1].map(Cell::Time);
+    for (cell, expected) in found.into_iter().zip([true, true, false, true, false]) {
+        each(&several, &[(cell, expected)]);
+    }
 }
 
 #[test]
@@ -137,7 +173,7 @@ fn instants_that_64_bits_cannot_count_compare_exactly() {
         let between = Test::Between(before.clone(), word("2499-12-31"));
         each(&between, &[(far(cell), !low && !high)]);
         each(&Test::In(vec![word(cell)]), &[(far(cell), true), (far("1300"), false)]);
-        each(&Test::Compare(Comparison::Ne, before.clone()), &[(far(cell), cell != "1550")]);
+        each(&Test::Compare(Comparison::Ne, word("1550")), &[(far(cell), cell != "1550")]);
     }
 }
 
@@ -155,6 +191,7 @@ fn some_text() -> impl Strategy<Value = String> {
         "[ab%_\u{d7ff}\u{10ffff}]{0,3}",
         Just("1970-01-02".to_owned()),
         Just("1970-01-01T00:00:00.000000001".to_owned()),
+        Just("1969".to_owned()),
     ]
 }
 
@@ -164,7 +201,8 @@ fn some_literal() -> impl Strategy<Value = Literal> {
         Just(Literal::Big(u64::MAX)),
         prop_oneof![-3.0..3.0, Just(f64::INFINITY), Just(-0.0)].prop_map(Literal::Float),
         some_text().prop_map(Literal::Text),
-        prop::sample::select(vec!["1000", "1100", "2300-05", "2400"]).prop_map(word),
+        prop::sample::select(vec!["1000", "1100", "1970", "1970-01", "2262", "2300-05", "2400"])
+            .prop_map(word),
     ]
 }
 
@@ -174,7 +212,7 @@ fn some_cell() -> impl Strategy<Value = Cell<'static>> {
         Just(Cell::Big(u64::MAX)),
         prop_oneof![-3.0..3.0, Just(f64::NAN), Just(f64::INFINITY)].prop_map(Cell::Float),
         some_text().prop_map(|text| Cell::Text(text.into())),
-        prop_oneof![-1_i64..3, Just(DAY)].prop_map(Cell::Time),
+        prop_oneof![-1_i64..3, Just(DAY), Just(32 * DAY), Just(i64::MAX)].prop_map(Cell::Time),
         Just(Cell::Other),
     ]
 }

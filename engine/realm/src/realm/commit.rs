@@ -62,6 +62,8 @@ pub struct Changes<'env> {
     died: u64,
     /// Whether tail or queue were touched.
     touched: bool,
+    /// How many objects came, changed or went.
+    objects: u64,
     /// Whether the whole tail is to be counted.
     count_tail: bool,
     /// Where what goes is sealed.
@@ -296,6 +298,7 @@ impl<'env> Changes<'env> {
             unindexed: 0,
             died: 0,
             touched: false,
+            objects: 0,
             count_tail: false,
             finder: Finder::default(),
             new: NewInTail::knowing(facts.range),
@@ -350,7 +353,8 @@ impl<'env> Changes<'env> {
         };
         let spans = count.then(|| tail::spans(&self.txn)).transpose()?;
         let own_span = (self.new.count() > 0 || spans.is_some()).then_some(span);
-        Ok(Some(Waiting { tail, own_span, spans, queued }))
+        let touched = self.objects;
+        Ok(Some(Waiting { tail, own_span, spans, queued, touched }))
     }
 
     /// What will be so after the commit.
@@ -538,7 +542,7 @@ impl RowsMut for Changes<'_> {
             Touch::Gone(IndexMode::None) => self.unindexed -= 1,
             _ => {}
         }
-        self.touched = true;
+        (self.touched, self.objects) = (true, self.objects + 1);
         self.died += u64::from(engram_index::touched(
             &mut self.txn,
             &mut self.finder,

@@ -28,6 +28,7 @@ use crate::realm::files::OpenFiles;
 use crate::realm::gate::{Gate, Inside, State};
 use crate::realm::holdings::Holdings;
 use crate::realm::ids::IdBlock;
+use crate::realm::index;
 use crate::realm::index_runtime::IndexRuntime;
 use crate::realm::keys::KeyCache;
 use crate::realm::open;
@@ -192,8 +193,11 @@ impl Core {
         self.add_user();
     }
 
-    /// One less.
+    /// One less. Before the last of them goes, what it has left in the index's tail is sealed.
     pub fn remove_session(self: &Arc<Self>) {
+        if self.sessions() == 1 {
+            index::at_close(self);
+        }
         if self.sessions.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.index.drainer.stop();
         }

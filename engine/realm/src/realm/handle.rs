@@ -28,9 +28,10 @@ use engram_index::{IndexSettings, IndexStats, stats};
 use engram_ops::group::{Clash, GroupInfo};
 use engram_ops::overlay::peek::Peek;
 use engram_ops::{group, mirror, protect};
-use engram_query::answer::{Answer, Explanation, QueryOptions};
+use engram_query::answer::{Answer, Explanation, QueryOptions, TotalsAnswer};
 use engram_query::ast::Query;
 use engram_query::compile::Plan;
+use engram_query::projection::{Projection, WantedField};
 use engram_records::attrs::Value;
 use engram_records::index_mode::IndexMode;
 use engram_records::object::{NewObject, ObjectInfo, Placement};
@@ -259,6 +260,11 @@ impl Realm {
         query::search(self, query, options, |search, _| search.paths())
     }
 
+    /// The figures that a query gives, instead of objects.
+    pub fn query_totals(&self, query: &Query, options: &QueryOptions) -> Result<TotalsAnswer> {
+        query::query_totals(self, query, options)
+    }
+
     /// How a query is answered. It is run to find out.
     pub fn explain(&self, query: &Query, options: &QueryOptions) -> Result<Explanation> {
         query::explain(self, query, options)
@@ -272,6 +278,11 @@ impl Realm {
     /// The paths of objects, as of one commit; `None` for those that are gone.
     pub fn paths_of(&self, oids: &[Oid]) -> Result<Vec<Option<String>>> {
         query::each_record(self, oids, |groups, record| groups.path_of(record.parent, record.name))
+    }
+
+    /// What objects, given ascending by their ids, have of some fields, as of one commit.
+    pub fn columns_of(&self, oids: &[Oid], wanted: &[WantedField]) -> Result<Projection> {
+        query::columns_of(self, oids, wanted)
     }
 
     /// Notes what a query asks of the index beside its answer.

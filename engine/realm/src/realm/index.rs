@@ -2,11 +2,17 @@
 //!
 //! Maintenance runs after commits that leave work, in transactions of its own, and never while
 //! this thread runs a batch. It is nobody's errand: work that goes wrong is left for the next time,
-//! and no put fails for it.
+//! and no put fails for it. After a commit a thread takes one step, and more only where the commit
+//! brought many objects. The rest is done where nobody waits for it: by the caretaker, once nobody
+//! has committed for a second ([`settle`]), and by who asks ([`maintain`]). These seal what is left
+//! in the tail, too, and so does the last process that closes the realm ([`at_close`]).
+
+use std::sync::Arc;
 
 use crate::batch;
 use crate::realm::Realm;
 use crate::realm::core::Core;
+use crate::realm::dead;
 use crate::realm::failure::{self, MaintenanceTask};
 use crate::realm::gate::Inside;
 use engram_base::error::Result;
@@ -22,8 +28,8 @@ use engram_ops::rows_mut::RowsMut;
 use engram_records::index_mode::{IndexMode, Touch};
 use engram_records::object::Record;
 
-/// Steps that are taken after one commit, besides sealing.
-const STEPS_AFTER_COMMIT: usize = 2;
+/// Steps that the caretaker takes in one look.
+const STEPS_IN_A_LOOK: usize = 64;
 /// Objects that one transaction of `reindex` takes.
 const REINDEX_PART: usize = 1024;
 
@@ -35,13 +41,14 @@ pub(super) fn set_index_settings(
 ) -> Result<()> {
     let core = realm.writable()?;
     settings.check()?;
-    let inside = &core.enter()?;
-    let row = settings.encode();
-    core.write(inside, Headroom::Normal, None, |rows| {
+    let inside = core.enter()?;
+    let (row, mut was) = (settings.encode(), None);
+    core.write(&inside, Headroom::Normal, None, |rows| {
         if !rows.has(Table::Groups, &id_key(group))? {
             fail!(NotFound, "the group {group:#x} was deleted: open it again by its path");
         }
         index_modes::changed(rows)?;
+        was = settings::own(rows, group)?;
         if !row.is_empty() {
             rows.put(Table::IndexSettings, &id_key(group), &row)
         } else if rows.has(Table::IndexSettings, &id_key(group))? {
@@ -53,6 +60,14 @@ pub(super) fn set_index_settings(
     if group == realm.root() {
         let limits = settings.clone().effective();
         core.index.state.set_limits(limits.tail_rows, limits.queue_max);
+    }
+    // What is there already is split by maintenance, which looks for it now.
+    core.index.state.looked(false, true);
+    drop(inside);
+    let says_anew = settings.split_on.is_some() && was.as_ref() != Some(settings);
+    if says_anew && group != realm.root() && !batch::runs(core) {
+        // It may be among the objects of another tag: from now on it is of this one.
+        reindex(realm, group, None)?;
     }
     Ok(())
 }
@@ -81,7 +96,7 @@ pub(super) fn maintain(realm: &Realm) -> Result<u64> {
     let inside = &core.enter()?;
     let mut steps = 0;
     let done = loop {
-        match maintain_once(core, inside) {
+        match maintain_once(core, inside, Upkeep::All) {
             Ok(Some(_)) => steps += 1,
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
@@ -220,44 +235,127 @@ pub(crate) fn first_queued(inside: &Inside<'_>) -> Result<Option<Oid>> {
 
 /// Takes some steps; whether more may be due, if it looked at the segments.
 fn maintain_some(core: &Core, inside: &Inside<'_>) -> Result<Option<bool>> {
-    let mut left = STEPS_AFTER_COMMIT;
     let state = &core.index.state;
-    while left > 0 {
-        match maintain_once(core, inside)? {
+    let mut looked = false;
+    for _ in 0..state.steps() {
+        match maintain_once(core, inside, Upkeep::Due)? {
             Some(Step::Sealed(objects)) => {
                 state.note_sealed(objects);
-                // After a large batch there is more of the tail.
                 if !state.is_due() {
                     return Ok(None);
                 }
             }
-            Some(_) => left -= 1,
+            Some(_) => looked = true,
             None => return Ok(Some(false)),
         }
     }
-    Ok(Some(true))
+    Ok(looked.then_some(true))
 }
 
 /// Indexes what is queued, and does all maintenance that is due.
 pub fn maintain_all(core: &Core, inside: &Inside<'_>) -> Result<()> {
     let _operation = operation!(DEBUG, "index.maintain-all");
     drain(core, inside, u64::MAX)?;
-    while maintain_once(core, inside)?.is_some() {}
+    while maintain_once(core, inside, Upkeep::All)?.is_some() {}
     Ok(())
 }
 
+/// How far the caretaker has come with the index of a realm in which nobody commits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    /// The newest commit.
+    pub commit: u64,
+    /// Whether nothing is left to do as of that.
+    pub whole: bool,
+}
+
+/// Seals the tail and does what else is due, a part at a time, in a realm in which nobody has
+/// committed since `commit`, until somebody does. An error leaves the rest until then.
+pub(crate) fn settle(core: &Core, commit: u64) -> Settled {
+    let mut settled = Settled { commit, whole: false };
+    for _ in 0..STEPS_IN_A_LOOK {
+        match settle_some(core, settled.commit) {
+            Ok(Some(now)) => settled = now,
+            Ok(None) => break,
+            Err(_) => settled.whole = true,
+        }
+        if settled.whole {
+            break;
+        }
+    }
+    settled
+}
+
+/// Takes one step, if the newest commit is still this one; how far that is. `None` where others
+/// commit, or maintain the index.
+fn settle_some(core: &Core, commit: u64) -> Result<Option<Settled>> {
+    let inside = core.enter()?;
+    let state = &core.index.state;
+    if inside.catalog().last_id()? != commit {
+        return Ok(None);
+    }
+    if !state.is_due() && !has_tail(&inside)? {
+        return Ok(Some(Settled { commit, whole: true }));
+    }
+    let Some(_at_work) = state.begin() else { return Ok(None) };
+    let done = quietly(|| maintain_once(core, &inside, Upkeep::All));
+    failure::note(core, &inside, MaintenanceTask::Arrange, done.as_ref());
+    step!("index.settled");
+    let left = done.as_ref().is_ok_and(Option::is_some);
+    state.looked(done.is_err(), left);
+    done?;
+    Ok(Some(Settled { commit: inside.catalog().last_id()?, whole: !left }))
+}
+
+fn has_tail(inside: &Inside<'_>) -> Result<bool> {
+    let txn = inside.read()?;
+    Ok(txn.entries(Table::IndexTail)? + txn.entries(Table::IndexTailRanges)? > 0)
+}
+
+/// Before the last session of this process ends: seals what this process has left in the tail, if
+/// no other has the realm open. That is one step, and a close does not fail for it.
+pub(crate) fn at_close(core: &Arc<Core>) {
+    if core.setup.immutable || !core.index.state.has_tail() || batch::runs(core) {
+        return;
+    }
+    let Ok(inside) = core.enter() else { return };
+    let alone = || dead::others_of(core, &inside).is_ok_and(|others| others.is_empty());
+    if inside.catalog().poisoned() || !has_tail(&inside).unwrap_or(false) || !alone() {
+        return;
+    }
+    let Some(_at_work) = core.index.state.begin() else { return };
+    let root = core.setup.root();
+    let _ = quietly(|| {
+        core.commit(&inside, Headroom::Normal, |rows| {
+            rows.touch();
+            maintain::seal_tail(rows.txn(), root, true)
+        })
+    });
+    step!("close.sealed");
+}
+
+/// What is done of the index's upkeep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Upkeep {
+    /// All that can be: somebody asks for it, or nothing else happens.
+    All,
+    /// What is due: the tail is as long as it may be, most of a family's objects have gone.
+    Due,
+}
+
 /// Takes one step, in a transaction of its own.
-fn maintain_once(core: &Core, inside: &Inside<'_>) -> Result<Option<Step>> {
+fn maintain_once(core: &Core, inside: &Inside<'_>, work: Upkeep) -> Result<Option<Step>> {
     let root = core.setup.root();
     let hints = core.index.state.hints();
+    let all = work == Upkeep::All;
     let step = core.commit(inside, Headroom::Normal, |rows| {
         let (settings, _) = settings::at(rows, root)?;
         let limits = settings.effective();
         core.index.state.set_limits(limits.tail_rows, limits.queue_max);
         rows.touch();
-        match maintain::seal_tail(rows.txn(), root, false)? {
+        match maintain::seal_tail(rows.txn(), root, all)? {
             Some(step) => Ok(Some(step)),
-            None => maintain::step(rows.txn(), root, &hints),
+            None => maintain::step(rows.txn(), root, &hints, all),
         }
     })?;
     step!("index.stepped");

@@ -8,7 +8,7 @@ use crate::realm::drainer::Drainer;
 use crate::realm::failure::KnownFailure;
 use engram_index::IndexState;
 use engram_query::sealed::DirectoryCache;
-use engram_query::table::GroupCache;
+use engram_query::tree::GroupCache;
 
 /// What is remembered of the index.
 #[derive(Default)]
@@ -30,6 +30,11 @@ pub struct IndexRuntime {
 }
 
 impl IndexRuntime {
+    /// Whether a query has asked for something that was not seen to yet.
+    pub(crate) fn asks(&self) -> bool {
+        self.state.is_asked()
+    }
+
     /// What a forked child begins with: no thread, and nobody at work.
     pub(crate) fn forget(&self) {
         self.state.forget();

@@ -17,13 +17,14 @@ use engram_columns::literal::cell_of;
 use engram_index::hints::Hint;
 use engram_ops::overlay::Overlay;
 use engram_ops::overlay::peek::Peek;
-use engram_query::answer::{Explanation, QueryOptions};
+use engram_query::answer::{Explanation, QueryOptions, TotalsAnswer};
 use engram_query::ast::Query;
 use engram_query::compile::{Plan, compile};
 use engram_query::groups::Groups;
+use engram_query::projection::{Projection, WantedField};
 use engram_query::run::Search;
 use engram_query::sealed::DirectoryCache;
-use engram_query::table::GroupCache;
+use engram_query::tree::GroupCache;
 use engram_records::object::Record;
 
 /// See [`Realm::query_attribute_keys`].
@@ -47,7 +48,7 @@ pub(super) fn query_attribute_keys(
 pub(super) fn explain(realm: &Realm, query: &Query, options: &QueryOptions) -> Result<Explanation> {
     run(realm, query, options, Asking { tell: true, noted: true }, |search, peek| {
         search.trace = Some(Vec::new());
-        let hits = search.count()?;
+        let hits = search.hits()?;
         let mut segments = search.trace.take().unwrap_or_default();
         segments.sort_by_key(|segment| segment.segment);
         Ok(Explanation {
@@ -60,6 +61,15 @@ pub(super) fn explain(realm: &Realm, query: &Query, options: &QueryOptions) -> R
             hits,
         })
     })
+}
+
+/// See [`Realm::query_totals`].
+pub(super) fn query_totals(
+    realm: &Realm,
+    query: &Query,
+    options: &QueryOptions,
+) -> Result<TotalsAnswer> {
+    search(realm, query, options, |search, peek| search.tally()?.rows(peek.txn().id()))
 }
 
 pub(super) fn each_record<T>(
@@ -75,6 +85,21 @@ pub(super) fn each_record<T>(
             all.push(row.map(|row| read(&mut groups, &Record::parse(row)?)).transpose()?);
         }
         Ok(all)
+    })
+}
+
+/// See [`Realm::columns_of`].
+pub(super) fn columns_of(
+    realm: &Realm,
+    oids: &[Oid],
+    wanted: &[WantedField],
+) -> Result<Projection> {
+    peek(realm, |peek| {
+        let groups = Groups::new(peek, realm.root(), groups(realm)).of(realm.scope());
+        let (plan, options) = (Plan::everything(), QueryOptions::default());
+        let mut search = Search::new(peek, &plan, groups, &options, directories(realm));
+        let mut key_id = |key: &str| keys::key_at(&realm.core, peek.txn(), key);
+        search.project(oids, wanted, &mut key_id)
     })
 }
 
@@ -115,6 +140,8 @@ fn run<T>(
 ) -> Result<T> {
     let _operation = operation!(DEBUG, "query", text = %query);
     options.check()?;
+    // A snapshot stays as it is.
+    let growth = if realm.at().is_none() { realm.bell()? } else { None };
     peek(realm, |peek| {
         let mut groups = Groups::new(peek, realm.root(), groups(realm)).of(realm.scope());
         let mut key_id = |key: &str| keys::key_at(&realm.core, peek.txn(), key);
@@ -123,7 +150,8 @@ fn run<T>(
             realm.asked(&plan, options, peek)?;
         }
         let directories = directories(realm);
-        ask(&mut Search::new(peek, &plan, groups, options, directories), peek)
+        let search = Search::new(peek, &plan, groups, options, directories);
+        ask(&mut search.told_by(growth.as_deref()), peek)
     })
 }
 

@@ -52,7 +52,7 @@ use engram_base::fail;
 use engram_base::mutex::lock;
 use engram_catalog::{Catalog, ReadTxn, forks};
 use engram_query::sealed::DirectoryCache;
-use engram_query::table::GroupCache;
+use engram_query::tree::GroupCache;
 use engram_space::extent::Span;
 use engram_space::lease::{CALLED_IN, Lease, Peers};
 

@@ -1,6 +1,10 @@
 //! Random objects, attributes, groups and queries, of few values, so that they meet.
 
-use engram::query::ast::{Builtin, Comparison, Expr, Literal, Order, Query, QueryField, Test};
+use engram::dtype::Field;
+use engram::query::ast::{
+    Builtin, Comparison, Direction, Expr, Function, Literal, Measure, Order, Query, QueryField,
+    Test, Totals,
+};
 use engram::{Class, DType, IndexMode, Member, NewObject, Placement, Realm, Result, Value};
 use proptest::prelude::*;
 
@@ -88,10 +92,25 @@ fn scalar(kind: u8, size: u32, order: u8, data: &[u8]) -> Value {
 fn value() -> impl Strategy<Value = Value> {
     let nanosecond = engram::dtype::Unit::Nanosecond;
     let time = DType::Scalar { kind: b'M', order: b'<', size: 8, unit: Some((nanosecond, 1)) };
-    let times = prop::sample::select(vec![0_i64, 1, 86_400_000_000_000, 1_504_224_001_000_000_000]);
+    let day = 86_400_000_000_000_i64;
+    let times = [0, 1, day, 31 * day - 1, 31 * day, 1_504_224_001_000_000_000];
+    let times = prop::sample::select(times.to_vec());
     let int = prop::sample::select(INTS.to_vec());
     let float = prop::sample::select([FLOATS.as_slice(), &[f64::NAN]].concat());
+    let member = |name: &str, offset, kind| Field {
+        name: name.to_owned(),
+        title: None,
+        offset,
+        dtype: DType::scalar(kind, b'<', 8),
+    };
+    let fields = vec![member("x", 0, b'i'), member("y", 8, b'f')];
+    let structure = DType::Struct { size: 16, align: false, fields };
     prop_oneof![
+        2 => (int.clone(), float.clone()).prop_map(move |(x, y)| Value {
+            dtype: structure.clone(),
+            shape: Vec::new(),
+            data: [x.to_le_bytes(), y.to_le_bytes()].concat(),
+        }),
         4 => int.clone().prop_map(|v| scalar(b'i', 8, b'<', &v.to_le_bytes())),
         4 => float.clone().prop_map(|v| scalar(b'f', 8, b'<', &v.to_le_bytes())),
         1 => float.prop_map(|v| scalar(b'f', 4, b'<', &(v as f32).to_le_bytes())),
@@ -143,7 +162,9 @@ fn literal() -> impl Strategy<Value = Literal> {
         3 => prop::sample::select(FLOATS.to_vec()).prop_map(Literal::Float),
         1 => Just(Literal::Big(u64::MAX)),
         4 => text().prop_map(Literal::Text),
-        1 => prop::sample::select(vec!["1970-01-02", "2017-09-01T00:00:01", "a/b", "ab/a"])
+        1 => prop::sample::select(vec!["1970", "1970-01", "1970-01-02", "2017-09-01T00:00:01"])
+            .prop_map(|text| Literal::Text(text.to_owned())),
+        1 => prop::sample::select(vec!["a/b", "ab/a"])
             .prop_map(|text| Literal::Text(text.to_owned())),
     ]
 }
@@ -181,6 +202,8 @@ fn field() -> impl Strategy<Value = QueryField> {
     prop_oneof![
         6 => (0..7_u8).prop_map(|key| QueryField::Attr(key_name(key))),
         2 => (0..6_u8).prop_map(|key| QueryField::GroupAttr(key_name(key))),
+        1 => (0..6_u8, prop::sample::select(vec!["x", "y", "z"]))
+            .prop_map(|(key, part)| QueryField::Part(key_name(key), vec![part.to_owned()])),
         2 => prop::sample::select(builtins.collect::<Vec<_>>()).prop_map(QueryField::Builtin),
         3 => prop::sample::select(vec![Builtin::Path, Builtin::Name, Builtin::Group])
             .prop_map(QueryField::Builtin),
@@ -203,11 +226,44 @@ fn expr() -> impl Strategy<Value = Expr> {
     })
 }
 
+/// Random figures.
+pub fn totals_query() -> impl Strategy<Value = Query> {
+    let functions = Function::ALL.map(|(function, _)| function).to_vec();
+    let measure = prop_oneof![
+        1 => Just(Measure { function: Function::Count, field: None }),
+        5 => (prop::sample::select(functions), field())
+            .prop_map(|(function, field)| Measure { function, field: Some(field) }),
+    ];
+    let order = prop::collection::vec((0..4_usize, any::<bool>()), 0..3);
+    let condition = prop_oneof![1 => Just(Expr::All), 3 => expr()];
+    let parts =
+        (condition, prop::collection::vec(measure, 1..4), prop::collection::vec(field(), 0..3));
+    let limit = prop_oneof![3 => Just(None), 1 => (0..5_u64).prop_map(Some)];
+    (parts, order, limit, 0..3_u64).prop_map(|((expr, measures, mut by), order, limit, offset)| {
+        by.dedup();
+        let columns = by.len() + measures.len();
+        let order: Vec<_> = order
+            .into_iter()
+            .filter(|(column, _)| *column < columns)
+            .map(|(column, descending)| {
+                (column, if descending { Direction::Descending } else { Direction::Ascending })
+            })
+            .collect();
+        let offset = if order.is_empty() { 0 } else { offset };
+        let totals = Some(Totals { measures, by, order });
+        Query { expr, limit, offset, totals, ..Query::default() }
+    })
+}
+
 /// A random query.
 pub fn ast_query() -> impl Strategy<Value = Query> {
     let orders =
         (field(), any::<bool>()).prop_map(|(field, descending)| Order { field, descending });
     let limit = prop_oneof![3 => Just(None), 1 => (0..5_u64).prop_map(Some)];
     let order_by = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(orders, 1..3)];
-    (expr(), order_by, limit).prop_map(|(expr, order_by, limit)| Query { expr, order_by, limit })
+    let offset = prop_oneof![2 => Just(0), 1 => 1..4_u64];
+    (expr(), order_by, limit, offset).prop_map(|(expr, order_by, limit, offset)| {
+        let offset = if order_by.is_empty() { 0 } else { offset };
+        Query { expr, order_by, limit, offset, ..Query::default() }
+    })
 }

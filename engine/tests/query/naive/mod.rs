@@ -7,10 +7,12 @@ mod generate;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use engram::query::ast::{Builtin, Comparison, Expr, Literal, Query, QueryField, Test};
-use engram::{DType, Gid, IndexMode, Member, ObjectInfo, Oid, Realm, Value};
+use engram::query::ast::{
+    Builtin, Comparison, Direction, Expr, Function, Literal, Query, QueryField, Test,
+};
+use engram::{DType, Figure, Gid, IndexMode, Member, ObjectInfo, Oid, Realm, Value};
 
-pub use generate::{Op, ast_query, op, perform};
+pub use generate::{Op, ast_query, op, perform, totals_query};
 
 /// A value, as a query sees it.
 #[derive(Clone, Debug)]
@@ -31,6 +33,8 @@ pub struct Known {
     pub info: ObjectInfo,
     pub path: String,
     pub attrs: BTreeMap<String, Plain>,
+    /// The fields of those that have a structure.
+    pub parts: BTreeMap<String, BTreeMap<Vec<String>, Plain>>,
     /// The attributes of its group, then of the group above, to the root.
     pub above: Vec<BTreeMap<String, Plain>>,
 }
@@ -57,7 +61,7 @@ fn plain(value: &Value) -> Plain {
         DType::Scalar { kind: b'M', .. } => {
             Plain::Time(i64::from_le_bytes(data.try_into().unwrap()))
         }
-        DType::Scalar { kind: b'c', .. } => Plain::Other,
+        DType::Scalar { kind: b'c', .. } | DType::Struct { .. } => Plain::Other,
         DType::Text => Plain::Text(String::from_utf8(data.to_vec()).unwrap()),
         _ => panic!("the generator makes no {:?}", value.dtype),
     };
@@ -68,6 +72,20 @@ fn plain(value: &Value) -> Plain {
     }
     let size = value.dtype.itemsize() as usize;
     Plain::Many(value.data.chunks_exact(size).map(scalar).collect())
+}
+
+/// The fields of a structure of the generator's: an integer and a number.
+fn parts(value: &Value) -> Option<BTreeMap<Vec<String>, Plain>> {
+    let DType::Struct { .. } = value.dtype else { return None };
+    let (x, y) = value.data.split_at(8);
+    let x = Plain::Int(i64::from_le_bytes(x.try_into().unwrap()).into());
+    let y = Plain::Float(f64::from_le_bytes(y.try_into().unwrap()));
+    Some(BTreeMap::from([(vec!["x".to_owned()], x), (vec!["y".to_owned()], y)]))
+}
+
+fn parts_of(realm: &Realm, member: Member) -> BTreeMap<String, BTreeMap<Vec<String>, Plain>> {
+    let attrs = realm.attrs(member).unwrap().into_iter();
+    attrs.filter_map(|(key, value)| Some((key, parts(&value)?))).collect()
 }
 
 fn attrs_of(realm: &Realm, member: Member) -> BTreeMap<String, Plain> {
@@ -109,11 +127,11 @@ fn walk(
             }
             Member::Object(oid) => {
                 let info = realm.object(oid).unwrap();
-                let attrs = match info.index {
-                    IndexMode::None => BTreeMap::new(),
-                    _ => attrs_of(realm, member),
+                let (attrs, parts) = match info.index {
+                    IndexMode::None => Default::default(),
+                    _ => (attrs_of(realm, member), parts_of(realm, member)),
                 };
-                all.push(Known { oid, info, path, attrs, above: above.to_vec() });
+                all.push(Known { oid, info, path, attrs, parts, above: above.to_vec() });
             }
         }
     }
@@ -132,6 +150,7 @@ fn field(known: &Known, field: &QueryField) -> Option<Plain> {
     };
     match field {
         QueryField::Attr(key) => known.attrs.get(key).cloned(),
+        QueryField::Part(key, parts) => known.parts.get(key)?.get(parts).cloned(),
         QueryField::GroupAttr(key) => known.above.iter().find_map(|attrs| attrs.get(key)).cloned(),
         QueryField::Builtin(builtin) => match builtin {
             Builtin::Name => text(path.rsplit('/').next().unwrap()),
@@ -159,12 +178,15 @@ fn field(known: &Known, field: &QueryField) -> Option<Plain> {
     }
 }
 
-/// The instants that the generator's strings name.
-fn instant(text: &str) -> Option<i64> {
+/// The first and the last instant that the generator's strings name.
+fn instants(text: &str) -> Option<(i64, i64)> {
+    const DAY: i64 = 86_400_000_000_000;
     match text {
-        "1970-01-01" => Some(0),
-        "1970-01-02" => Some(86_400_000_000_000),
-        "2017-09-01T00:00:01" => Some(1_504_224_001_000_000_000),
+        "1970" => Some((0, 365 * DAY - 1)),
+        "1970-01" => Some((0, 31 * DAY - 1)),
+        "1970-01-01" => Some((0, DAY - 1)),
+        "1970-01-02" => Some((DAY, 2 * DAY - 1)),
+        "2017-09-01T00:00:01" => Some((1_504_224_001_000_000_000, 1_504_224_001_000_000_000)),
         _ => None,
     }
 }
@@ -190,7 +212,10 @@ fn order(a: &Plain, b: &Plain) -> Option<Option<Ordering>> {
         (Plain::Float(a), Plain::Int(b)) => Some(a.partial_cmp(&(*b as f64))),
         (Plain::Text(a), Plain::Text(b)) => Some(Some(a.cmp(b))),
         (Plain::Time(a), Plain::Time(b)) => Some(Some(a.cmp(b))),
-        (Plain::Time(a), Plain::Text(b)) => instant(b).map(|b| Some(a.cmp(&b))),
+        (Plain::Time(a), Plain::Text(b)) => instants(b).map(|(first, last)| {
+            let inside = (first..=last).contains(a);
+            Some(if inside { Ordering::Equal } else { a.cmp(&first) })
+        }),
         _ => None,
     }
 }
@@ -302,6 +327,143 @@ fn order_of(a: &Known, b: &Known, query: &Query) -> Ordering {
 pub fn hits<'k>(all: &'k [Known], query: &Query, from: &str) -> Vec<&'k Known> {
     let mut hits: Vec<_> = all.iter().filter(|k| is_true(k, &query.expr, from)).collect();
     hits.sort_by(|a, b| order_of(a, b, query));
+    hits.drain(..hits.len().min(query.offset as usize));
     hits.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
     hits
+}
+
+/// The order of two values where each may be missing: that comes last.
+fn order_of_two(a: Option<&Plain>, b: Option<&Plain>, descending: bool) -> Ordering {
+    match (a, b) {
+        (None, None) => Ordering::Equal,
+        (None, Some(_)) => Ordering::Greater,
+        (Some(_), None) => Ordering::Less,
+        (Some(a), Some(b)) => {
+            let same = rank(a) == rank(b);
+            let order = order(a, b).flatten().filter(|_| same);
+            let order = order.unwrap_or_else(|| rank(a).cmp(&rank(b)));
+            if descending { order.reverse() } else { order }
+        }
+    }
+}
+
+fn is_same(a: Option<&Plain>, b: Option<&Plain>) -> bool {
+    order_of_two(a, b, false).is_eq()
+}
+
+/// A figure of some values; none where there are none. Values that cannot be are an error.
+#[allow(clippy::cast_precision_loss)] // sums are compared loosely
+fn figure(function: Function, values: &[Plain]) -> Result<Option<Plain>, ()> {
+    if function == Function::Count {
+        return Ok(Some(Plain::Int(values.len() as i128)));
+    }
+    if values.iter().any(|value| rank(value) == 4) {
+        return Err(());
+    }
+    let number = |value: &Plain| match value {
+        Plain::Int(value) => Ok(*value as f64),
+        Plain::Float(value) => Ok(*value),
+        _ => Err(()),
+    };
+    match function {
+        Function::Count => unreachable!("it was counted before"),
+        Function::Distinct => {
+            let first = |(at, value): (usize, &Plain)| {
+                values[..at].iter().all(|known| !is_same(Some(known), Some(value)))
+            };
+            let distinct = values.iter().enumerate().filter(|pair| first(*pair)).count();
+            Ok(Some(Plain::Int(distinct as i128)))
+        }
+        Function::Min | Function::Max => {
+            let class = |value: &Plain| rank(value).saturating_sub(1);
+            let class = |value: &Plain| if rank(value) == 1 { 0 } else { class(value) };
+            if values.iter().any(|value| class(value) != class(&values[0])) {
+                return Err(());
+            }
+            let compare = |a: &&Plain, b: &&Plain| order_of_two(Some(a), Some(b), false);
+            let found = match function {
+                Function::Min => values.iter().min_by(compare),
+                _ => values.iter().max_by(compare),
+            };
+            Ok(found.cloned())
+        }
+        Function::Sum | Function::Mean => {
+            let numbers = values.iter().map(number).collect::<Result<Vec<_>, ()>>()?;
+            let whole = values.iter().map(|value| match value {
+                Plain::Int(value) => Some(*value),
+                _ => None,
+            });
+            let whole: Option<Vec<i128>> = whole.collect();
+            let sum = numbers.iter().sum::<f64>();
+            Ok(match (values.len(), function, whole) {
+                (0, ..) => None,
+                (count, Function::Mean, _) => Some(Plain::Float(sum / count as f64)),
+                (_, _, Some(whole)) => Some(Plain::Int(whole.iter().sum())),
+                _ => Some(Plain::Float(sum)),
+            })
+        }
+    }
+}
+
+/// The rows of figures that a query gives; an error where values cannot be in them.
+pub fn totals(all: &[Known], query: &Query, from: &str) -> Result<Vec<Vec<Option<Plain>>>, ()> {
+    let asked = query.totals.as_ref().unwrap();
+    let mut groups: Vec<(Vec<Option<Plain>>, Vec<&Known>)> = Vec::new();
+    if asked.by.is_empty() {
+        groups.push((Vec::new(), Vec::new()));
+    }
+    for known in all.iter().filter(|known| is_true(known, &query.expr, from)) {
+        let key: Vec<_> = asked.by.iter().map(|by| field(known, by)).collect();
+        if key.iter().flatten().any(|value| rank(value) == 4) {
+            return Err(());
+        }
+        let same = |other: &[Option<Plain>]| {
+            other.iter().zip(&key).all(|(a, b)| is_same(a.as_ref(), b.as_ref()))
+        };
+        match groups.iter_mut().find(|(other, _)| same(other)) {
+            Some((_, members)) => members.push(known),
+            None => groups.push((key, vec![known])),
+        }
+    }
+    let mut rows = Vec::new();
+    for (mut row, members) in groups {
+        for measure in &asked.measures {
+            row.push(match &measure.field {
+                None => Some(Plain::Int(members.len() as i128)),
+                Some(of) => {
+                    let values: Vec<_> = members.iter().filter_map(|k| field(k, of)).collect();
+                    figure(measure.function, &values)?
+                }
+            });
+        }
+        rows.push(row);
+    }
+    let by = (0..asked.by.len()).map(|column| (column, Direction::Ascending));
+    let keys: Vec<_> = asked.order.iter().copied().chain(by).collect();
+    rows.sort_by(|a, b| {
+        keys.iter().fold(Ordering::Equal, |all, (column, direction)| {
+            let descending = *direction == Direction::Descending;
+            all.then(order_of_two(a[*column].as_ref(), b[*column].as_ref(), descending))
+        })
+    });
+    rows.drain(..rows.len().min(query.offset as usize));
+    rows.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
+    Ok(rows)
+}
+
+#[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "as both were computed")]
+/// Whether a figure is this value; sums may differ in their last digits.
+pub fn is_figure(figure: Option<&Figure>, value: Option<&Plain>) -> bool {
+    match (figure, value) {
+        (None, None) => true,
+        (Some(Figure::Int(a)), Some(Plain::Int(b))) => a == b,
+        (Some(Figure::Text(a)), Some(Plain::Text(b))) => a == b,
+        (Some(Figure::Time(a)), Some(Plain::Time(b))) => *a == i128::from(*b),
+        (Some(Figure::Float(a)), Some(Plain::Float(b))) => {
+            a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-9 * b.abs()
+        }
+        // Of equal numbers any may stand for all, to this look at them.
+        (Some(Figure::Int(a)), Some(Plain::Float(b))) => *a as f64 == *b,
+        _ => false,
+    }
 }

@@ -15,10 +15,11 @@ use engram_base::error::Result;
 use engram_base::id::{Oid, id_key, id_of_key};
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{ReadTxn, Table};
-use engram_columns::cell::{Cell, total_order};
+use engram_columns::cell::{Cell, indexed, total_order};
 use engram_columns::column_key::{ColumnKey, IndexRow, NAME, is_builtin};
 use engram_columns::segment::bitmap::Bitmap;
 use engram_columns::segment::{Column, Segment};
+use engram_columns::value_kind::ValueKind;
 use engram_columns::zone::{ZoneVerdict, judge_cells};
 use engram_columns::zones::ColumnZones;
 use engram_index::UNINDEXED;
@@ -27,6 +28,7 @@ use engram_index::extract;
 use engram_index::family::Family;
 use engram_index::settings::IndexSettings;
 use engram_index::{queue, tail};
+use engram_records::attrs::{self, KeyId};
 use engram_records::index_mode::IndexMode;
 use engram_records::object::Record;
 
@@ -40,14 +42,14 @@ struct IndexedObjects {
 
 impl Walk<'_> {
     /// The index agrees with the records.
-    pub(super) fn index(&mut self, txn: &ReadTxn<'_>) -> Result<()> {
+    pub(super) fn index(&mut self, txn: &ReadTxn<'_>, keys: &HashSet<KeyId>) -> Result<()> {
         let mut places = IndexedObjects {
             tail: self.tail(txn),
             queue: queue::all(txn)?.into_iter().collect(),
             sealed: HashMap::new(),
             runs: Expected::default(),
         };
-        let families = self.families(txn)?;
+        let families = self.families(txn, keys)?;
         let segments = directory::all(txn)?;
         for entry in &segments {
             if !families.contains(&entry.family) {
@@ -81,13 +83,18 @@ impl Walk<'_> {
         all.into_iter().collect()
     }
 
-    fn families(&mut self, txn: &ReadTxn<'_>) -> Result<HashSet<u32>> {
+    /// The families, which name no attribute key without a name.
+    fn families(&mut self, txn: &ReadTxn<'_>, keys: &HashSet<KeyId>) -> Result<HashSet<u32>> {
         let mut ids = HashSet::new();
         let mut cursor = txn.seek(Table::IndexFamilies, &[])?;
         while let Some((key, row)) = cursor.next()? {
             match Family::parse(key, row) {
                 Ok(family) => {
                     ids.insert(family.id);
+                    if let Some(key) = family.named().find(|key| !is_known(keys, *key)) {
+                        let id = family.id;
+                        self.problem(format!("family {id} has the unknown attribute key {key}"));
+                    }
                 }
                 Err(error) => self.problem(error),
             }
@@ -193,6 +200,7 @@ impl Walk<'_> {
         let mut cells = Vec::with_capacity(expected.len());
         for (position, oid, record) in &expected {
             cells.push((*position, *oid, extract::cells(record)?));
+            self.kinds(&head, segment, *oid, record)?;
         }
         let rows: Vec<_> = cells
             .iter()
@@ -204,6 +212,25 @@ impl Walk<'_> {
         }
         places.runs.segment(segment, compared);
         self.columns(txn, entry, &head, &rows, &mut places.runs)
+    }
+
+    /// A column that says of which kind its values were says so of this object's, too.
+    fn kinds(
+        &mut self,
+        head: &Segment<'_>,
+        segment: u32,
+        oid: Oid,
+        record: &Record<'_>,
+    ) -> Result<()> {
+        for entry in attrs::entries(record.attrs) {
+            let entry = entry?;
+            let kind = head.column(entry.key)?.and_then(|column| column.kind());
+            let other = kind.is_some() && ValueKind::of_entry(&entry) != kind;
+            if other && indexed(&entry)?.is_some() {
+                self.wrong_cell(oid, segment, entry.key);
+            }
+        }
+        Ok(())
     }
 
     /// The cells of live positions are those of their records.
@@ -287,4 +314,9 @@ fn same_cell(a: Option<&Cell<'_>>, b: Option<&Cell<'_>>) -> bool {
         (Some(a), Some(b)) => total_order(a, b).is_eq(),
         (a, b) => a.is_none() && b.is_none(),
     }
+}
+
+/// Whether a column is built in, or of an attribute key that has a name.
+fn is_known(keys: &HashSet<KeyId>, column: ColumnKey) -> bool {
+    is_builtin(column) || keys.contains(&column)
 }

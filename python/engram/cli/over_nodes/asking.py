@@ -10,6 +10,7 @@ import typer
 from engram.cli import describe, terminal
 from engram.cli.app import LEFT_OUT
 from engram.cli.over_nodes import facts
+from engram.cli.query import params_of
 from engram.cluster.listing import found_at, is_group
 from engram.errors import ArgumentError
 
@@ -26,6 +27,8 @@ def query_(
     below: str,
     order_by: list[str] | None,
     limit: int | None,
+    offset: int | None,
+    param: list[str] | None,
     count: bool,
     names: bool,
     paths: bool,
@@ -39,7 +42,9 @@ def query_(
     """
     if sum((count, names, paths)) > 1:
         raise ArgumentError("--count, --names and --paths exclude each other: give one of them")
-    found = _found(cluster, expression, below, order_by, limit, partial=partial)
+    given: Any = {"order_by": order_by or None, "limit": limit, "offset": offset}
+    given |= {"params": params_of(param), "partial": partial}
+    found = _found(cluster, expression, below, given)
     for node, why in sorted(found.missing.items()):
         host = facts.hosts_of(cluster).get(node, "?")
         terminal.note(f"without {host} ({node}): {why}")
@@ -60,16 +65,7 @@ def query_(
         raise typer.Exit(LEFT_OUT)
 
 
-def _found(
-    cluster: Cluster,
-    expression: str,
-    below: str,
-    order_by: list[str] | None,
-    limit: int | None,
-    *,
-    partial: bool,
-) -> Hits:
-    given: Any = {"order_by": order_by or None, "limit": limit, "partial": partial}
+def _found(cluster: Cluster, expression: str, below: str, given: Any) -> Hits:
     text = expression or None
     if below:
         if not is_group(found_at(cluster, below)):

@@ -240,7 +240,7 @@ fn build_index(catalog: &Catalog, root: Gid) -> Result<()> {
         }
     }
     while catalog.run(|txn| maintain::seal_tail(txn, root, false))?.is_some() {}
-    while catalog.run(|txn| maintain::step(txn, root, &[]))?.is_some() {}
+    while catalog.run(|txn| maintain::step(txn, root, &[], true))?.is_some() {}
     Ok(())
 }
 
