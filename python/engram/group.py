@@ -620,8 +620,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             pool.query('temperature < -15 and pressure = 144', order_by="temperature", limit=10)
             pool.query(engram.attr("temperature") < -15)
 
-        `docs/guide/queries.md` has the language. What is found is looked up when the result is
-        first used.
+        `docs/guide/queries.md` has the language. Objects are looked up when the result is used.
 
         Parameters
         ----------
@@ -654,8 +653,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         Raises
         ------
         QueryError
-            If the query is ill-formed; with a caret under the place, and what was expected. With
-            `strict`, if it names an attribute that nothing has.
+            If the query is ill-formed, or `strict` and names what nothing has; with a caret.
         ArgumentError
             If another argument makes no sense.
 

@@ -82,7 +82,6 @@ def native_query(text: str, asked: Asked) -> _engram.Query:
         raise ArgumentError(
             f'consistency {asked.consistency!r} is unknown: use "strong" or "eventual"'
         )
-    text = text_of(expr)
     query = _engram.Query(
         text,
         None if asked.order_by is None else order_text(asked.order_by),

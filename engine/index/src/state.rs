@@ -17,8 +17,8 @@ const SEALED: u64 = 768;
 /// How many a seal counts for at least: few objects make a segment, too.
 const SEAL: u64 = SEALED / 4;
 /// How many objects a commit brings for each step of maintenance that follows it, beside the first.
-/// With a handful of nearly unique keys these come to about a step before they lie in a full segment
-/// and in long runs.
+/// With a handful of nearly unique keys these come to about a step before they lie in a full
+/// segment and in long runs.
 const OBJECTS_A_STEP: u64 = 256;
 
 /// Hints of one process.

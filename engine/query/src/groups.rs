@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::compile::{GroupField, Leaf};
-use super::tree::{GroupCache, GroupTree, Stretch};
+use super::tree::{GroupCache, GroupStretch, GroupTree};
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::{Gid, Member, NameKey, id_key};
@@ -322,14 +322,14 @@ pub(crate) struct Passing {
     /// Each, ascending.
     groups: Vec<Gid>,
     /// The same, as stretches of groups that follow each other.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<GroupStretch>,
 }
 
 impl Passing {
     /// This group, of which it is not said what lies beside it.
     fn alone(gid: Gid) -> Self {
         let beside = Some(gid);
-        let stretch = Stretch { before: beside, first: gid, last: gid, after: beside };
+        let stretch = GroupStretch { before: beside, first: gid, last: gid, after: beside };
         Passing { groups: vec![gid], stretches: vec![stretch] }
     }
 

@@ -27,6 +27,9 @@ use engram_records::attrs::KeyId;
 use engram_records::index_mode::IndexMode;
 use engram_records::object::Record;
 
+/// A count with a limit up to this lists what it finds.
+const LISTED_MAX: usize = 1 << 16;
+
 /// A search under way.
 pub struct Search<'a> {
     pub(super) peek: Peek<'a>,
@@ -115,13 +118,19 @@ impl<'a> Search<'a> {
 
     /// How many objects there are.
     pub fn count(&mut self) -> Result<u64> {
-        let limit = self.plan.limit.map_or(u64::MAX, |limit| limit as u64);
-        let mut goal = Goal::Count(0);
+        let limit = self.plan.limit.unwrap_or(usize::MAX);
+        let bound = Some(limit).filter(|limit| *limit <= LISTED_MAX);
+        // With a bound it is over once so many are found, whatever their order.
+        let mut goal = if bound.is_some() { Goal::Oids(Vec::new()) } else { Goal::Count(0) };
         if limit > 0 {
-            self.reach(&mut goal, None)?;
+            self.reach(&mut goal, bound)?;
         }
-        let Goal::Count(count) = goal else { unreachable!("it asked for a count") };
-        Ok(count.min(limit).saturating_sub(self.plan.offset as u64))
+        let count = match goal {
+            Goal::Count(count) => count,
+            Goal::Oids(oids) => oids.len() as u64,
+            _ => unreachable!("it asked for a count"),
+        };
+        Ok(count.min(limit as u64).saturating_sub(self.plan.offset as u64))
     }
 
     /// How many attributes they have in all.

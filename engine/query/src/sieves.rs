@@ -78,7 +78,7 @@ impl Sieve {
 
 /// What is known of a column of a segment.
 #[derive(Debug)]
-enum Known {
+enum KnownColumn {
     /// It was opened once in vain.
     Vain,
     /// What it holds.
@@ -89,12 +89,12 @@ enum Known {
 #[derive(Debug, Default)]
 pub(crate) struct Sieves {
     hash: RandomState,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptSieves>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    known: HashMap<(u32, ColumnKey), Known>,
+struct KeptSieves {
+    known: HashMap<(u32, ColumnKey), KnownColumn>,
     words: usize,
 }
 
@@ -117,7 +117,8 @@ impl Sieves {
         for (place, entry) in directory.iter().enumerate() {
             if open[place] == SOME
                 && verdicts[place] == SOME
-                && let Some(Known::Holds(sieve)) = kept.known.get(&(entry.segment, sought.column))
+                && let Some(KnownColumn::Holds(sieve)) =
+                    kept.known.get(&(entry.segment, sought.column))
                 && !sieve.passes(sought, &texts)
             {
                 (verdicts[place], any) = (NONE, true);
@@ -139,14 +140,14 @@ impl Sieves {
             let mut kept = lock(&self.kept);
             for (entry, column) in vain {
                 let of = (entry.segment, *column);
-                match kept.known.get(&of).map(|known| matches!(known, Known::Vain)) {
+                match kept.known.get(&of).map(|known| matches!(known, KnownColumn::Vain)) {
                     Some(true) if due.len() < MADE_MAX => due.push((*entry, *column)),
                     Some(_) => {}
                     None => {
                         if kept.known.len() >= COLUMNS_MAX {
-                            *kept = Kept::default();
+                            *kept = KeptSieves::default();
                         }
-                        kept.known.insert(of, Known::Vain);
+                        kept.known.insert(of, KnownColumn::Vain);
                     }
                 }
             }
@@ -160,7 +161,7 @@ impl Sieves {
 
     fn keep(&self, directory: &[SegmentEntry], segment: u32, column: ColumnKey, sieve: Sieve) {
         let mut kept = lock(&self.kept);
-        let Kept { known, words } = &mut *kept;
+        let KeptSieves { known, words } = &mut *kept;
         // One that holds nothing is one, too.
         let added = sieve.words().max(1);
         if *words + added > WORDS_MAX || known.len() >= COLUMNS_MAX {
@@ -173,7 +174,7 @@ impl Sieves {
             *words = 0;
         }
         *words += added;
-        known.insert((segment, column), Known::Holds(sieve));
+        known.insert((segment, column), KnownColumn::Holds(sieve));
     }
 
     /// Reads what a column holds.
@@ -205,10 +206,10 @@ impl Sieves {
     }
 }
 
-fn held(known: &HashMap<(u32, ColumnKey), Known>) -> usize {
+fn held(known: &HashMap<(u32, ColumnKey), KnownColumn>) -> usize {
     let sieves = known.values().map(|known| match known {
-        Known::Vain => 0,
-        Known::Holds(sieve) => sieve.words().max(1),
+        KnownColumn::Vain => 0,
+        KnownColumn::Holds(sieve) => sieve.words().max(1),
     });
     sieves.sum()
 }

@@ -42,8 +42,9 @@ const WANTED_MAX: usize = 1 << 14;
 const ENTRIES_PER_HIT: usize = 64;
 const ENTRIES_LEAST: usize = 8192;
 
-/// So many records are read for each object wanted, and so many at least, where a further key of the
-/// order lies in runs: with more ties than these, a look at all that is found is the better way.
+/// So many records are read for each object wanted, and so many at least, where a further key of
+/// the order lies in runs: with more ties than these, a look at all that is found is the better
+/// way.
 const RECORDS_PER_HIT: usize = 16;
 const RECORDS_LEAST: usize = 1024;
 

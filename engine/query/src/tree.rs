@@ -30,7 +30,7 @@ const NOWHERE: u32 = u32::MAX;
 
 /// A group in the tree.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct GroupNode {
     /// The group.
     pub gid: Gid,
     /// Its name; the root's is empty.
@@ -52,7 +52,7 @@ pub(crate) struct Node {
 pub(crate) struct GroupTree {
     /// The number of the changes that it has seen.
     number: u64,
-    nodes: Vec<Node>,
+    nodes: Vec<GroupNode>,
     /// Places of groups that have gone.
     free: Vec<u32>,
     /// Every group with its place, ascending.
@@ -107,7 +107,7 @@ impl GroupTree {
         while let Some((key, row)) = cursor.next()? {
             let gid = id_of_key(key)?;
             tree.places.push((gid, tree.nodes.len() as u32));
-            tree.nodes.push(Node::new(gid, &Record::parse(row)?));
+            tree.nodes.push(GroupNode::new(gid, &Record::parse(row)?));
         }
         #[cfg(test)]
         {
@@ -153,10 +153,12 @@ impl GroupTree {
                 (Some(at), Some(row)) => {
                     let first = self.nodes[at as usize].first;
                     self.nodes[at as usize] =
-                        Node { first, ..Node::new(gid, &Record::parse(row)?) };
+                        GroupNode { first, ..GroupNode::new(gid, &Record::parse(row)?) };
                     there.push(at);
                 }
-                (None, Some(row)) => there.push(self.add(Node::new(gid, &Record::parse(row)?))),
+                (None, Some(row)) => {
+                    there.push(self.add(GroupNode::new(gid, &Record::parse(row)?)))
+                }
                 (Some(at), None) => gone.push(at),
                 (None, None) => {}
             }
@@ -185,7 +187,7 @@ impl GroupTree {
         Some(self.places[at].1)
     }
 
-    fn add(&mut self, node: Node) -> u32 {
+    fn add(&mut self, node: GroupNode) -> u32 {
         let gid = node.gid;
         let at = if let Some(at) = self.free.pop() {
             self.nodes[at as usize] = node;
@@ -219,7 +221,7 @@ impl GroupTree {
 
     /// Takes a group out of the one above it.
     fn detach(&mut self, at: u32) {
-        let Node { above, before, after, .. } = self.nodes[at as usize];
+        let GroupNode { above, before, after, .. } = self.nodes[at as usize];
         if let Some(after) = self.nodes.get_mut(after as usize) {
             after.before = before;
         }
@@ -237,7 +239,7 @@ impl GroupTree {
     pub(crate) fn walk(
         &self,
         from: Gid,
-        enter: &mut dyn FnMut(&Node, usize) -> Result<()>,
+        enter: &mut dyn FnMut(&GroupNode, usize) -> Result<()>,
     ) -> Result<()> {
         let Some(from) = self.place(from) else { return Ok(()) };
         let (mut at, mut depth, mut left) = (from, 0, self.nodes.len());
@@ -263,29 +265,29 @@ impl GroupTree {
     }
 
     /// These groups, ascending, as stretches between which there is another group.
-    pub(crate) fn stretches(&self, groups: &[Gid]) -> Vec<Stretch> {
-        let mut stretches: Vec<Stretch> = Vec::new();
+    pub(crate) fn stretches(&self, groups: &[Gid]) -> Vec<GroupStretch> {
+        let mut stretches: Vec<GroupStretch> = Vec::new();
         let mut next = 0;
         for &gid in groups {
             if self.places.get(next).is_none_or(|(known, _)| *known != gid) {
                 next += self.places[next..].partition_point(|(known, _)| *known < gid);
                 let before = next.checked_sub(1).map(|at| self.places[at].0);
-                stretches.push(Stretch { before, first: gid, last: gid, after: None });
+                stretches.push(GroupStretch { before, first: gid, last: gid, after: None });
             }
             next += usize::from(self.places.get(next).is_some_and(|(known, _)| *known == gid));
             let after = self.places.get(next).map(|(known, _)| *known);
             match stretches.last_mut() {
                 Some(stretch) => (stretch.last, stretch.after) = (gid, after),
-                None => stretches.push(Stretch { before: None, first: gid, last: gid, after }),
+                None => stretches.push(GroupStretch { before: None, first: gid, last: gid, after }),
             }
         }
         stretches
     }
 }
 
-impl Node {
+impl GroupNode {
     fn new(gid: Gid, record: &Record<'_>) -> Self {
-        Node {
+        GroupNode {
             gid,
             name: record.name.into(),
             has_attrs: !record.attrs.is_empty(),
@@ -300,7 +302,7 @@ impl Node {
 
 /// Groups that follow each other: there is no other between the first and the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct GroupStretch {
     /// The group before them, if there is one.
     pub before: Option<Gid>,
     /// The first.

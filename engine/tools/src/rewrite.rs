@@ -161,8 +161,8 @@ fn check_places(spans: &[Span], values: &[MovedValue]) -> Result<()> {
     Ok(())
 }
 
-/// Puts every row of a snapshot that lasts but for those of `without` and names of keys that nothing
-/// has, each record with the place that its value goes to.
+/// Puts every row of a snapshot that lasts but for those of `without` and names of keys that
+/// nothing has, each record with the place that its value goes to.
 fn rewrite_rows(
     txn: &ReadTxn<'_>,
     values: &[MovedValue],

@@ -54,6 +54,10 @@ BelowOption = Annotated[
 ]
 
 
+ThreadsOption = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Threads; default: as many as help.")
+]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Refuse attributes that nothing has.")]
 OffsetOption = Annotated[
     int | None,
     typer.Option(metavar="N", min=0, help="Leave out so many of the first, in an order."),
@@ -111,15 +115,11 @@ def query(
         Path | None,
         typer.Option(metavar="FILE", help="Write the objects as a file.", parser=file_path),
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Threads; default: as many as help.")
-    ] = None,
+    threads: ThreadsOption = None,
     eventual: Annotated[
         bool, typer.Option("--eventual", help="Take queued objects as the index has them.")
     ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse attributes that nothing has.")
-    ] = False,
+    strict: StrictOption = False,
     partial: Annotated[
         bool,
         typer.Option("--partial", help="Of a cluster: do without nodes that do not answer."),
@@ -133,8 +133,7 @@ def query(
     docs/guide/queries.md has the language.
     """
     if partial:
-        message = f"--partial is of clusters, and {pool} is one pool: leave it out"
-        raise ArgumentError(message)
+        raise ArgumentError(f"--partial is of clusters, and {pool} is one pool: leave it out")
     way = _one_way(
         {"--count": count, "--count-attributes": count_attributes, "--names": names}
         | {"--paths": paths, "--explain": explain, "--export": export is not None}
@@ -144,14 +143,12 @@ def query(
         group = group_below(root, below)
         given: Any = {"order_by": order_by, "limit": limit, "offset": offset, "strict": strict}
         given |= {"params": params_of(param), "consistency": consistency, "threads": threads}
-        if native_query(expression, Asked(params=given["params"])).is_of_totals:
-            with terminal.noting():
-                worked_out = group.aggregate(expression, **given)
-            _tell_figures(worked_out, way, json=json)
-            return
+        of_totals = native_query(expression, Asked(params=given["params"])).is_of_totals
         with terminal.noting():
-            found = group.query(expression, **given)
-        if export is not None:
+            found: Any = (group.aggregate if of_totals else group.query)(expression, **given)
+        if of_totals:
+            _tell_figures(found, way, json=json)
+        elif export is not None:
             _export(found, export, json=json)
         else:
             _tell(found, way, json=json)

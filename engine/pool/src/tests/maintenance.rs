@@ -46,7 +46,7 @@ fn runs_stay_few_while_families_are_split() {
         most = most.max(runs(&realm));
     }
     assert!(realm.index_stats().unwrap().splits > 0, "nothing was split: the test shows nothing");
-    // Merged by fours, 160 segments are at most four levels of three; and one step of a split writes
-    // 1,024 objects, which are 16 segments here, with a run each.
+    // Merged by fours, 160 segments are at most four levels of three; and one step of a split
+    // writes 1,024 objects, which are 16 segments here, with a run each.
     assert!(most <= 28, "there were {most} runs at once");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{GroupCache, GroupTree, Stretch};
+use super::{GroupCache, GroupStretch, GroupTree};
 use engram_base::id::{Gid, id_key};
 use engram_catalog::{Catalog, Headroom, Options, Table, WriteTxn};
 use engram_ops::group::group_record;
@@ -14,9 +14,10 @@ use engram_records::stamp::Stamp;
 const ROOT: Gid = 1;
 
 /// A group: the one that it is in, its name, and whether it has attributes.
-type Known = (Gid, String, bool);
+type KnownGroup = (Gid, String, bool);
 
-fn put(txn: &mut WriteTxn<'_>, gid: Gid, (parent, name, attrs): &Known) {
+fn put(txn: &mut WriteTxn<'_>, gid: Gid, group: &KnownGroup) {
+    let (parent, name, attrs) = group;
     let attrs: &[u8] = if *attrs { &[0, 0, 0, 0, 0] } else { &[] };
     let stamp = Stamp { owner: 0, now: 0, checksums: false };
     let row = group_record(*parent, name, stamp, attrs, &[]).encode();
@@ -36,7 +37,7 @@ fn walked(tree: &GroupTree, from: Gid) -> BTreeMap<Gid, (Vec<String>, bool)> {
     all
 }
 
-fn expected(known: &BTreeMap<Gid, Known>) -> BTreeMap<Gid, (Vec<String>, bool)> {
+fn expected(known: &BTreeMap<Gid, KnownGroup>) -> BTreeMap<Gid, (Vec<String>, bool)> {
     let path = |gid: Gid| {
         let (mut names, mut at) = (Vec::new(), gid);
         while at != 0 {
@@ -61,14 +62,19 @@ fn change() -> impl Strategy<Value = Change> {
     (0_usize..64, 0_usize..64, 0_u8..4).prop_map(|(which, into, kind)| Change { which, into, kind })
 }
 
-fn is_within(known: &BTreeMap<Gid, Known>, mut at: Gid, above: Gid) -> bool {
+fn is_within(known: &BTreeMap<Gid, KnownGroup>, mut at: Gid, above: Gid) -> bool {
     while at != 0 && at != above {
         at = known[&at].0;
     }
     at == above
 }
 
-fn happen(txn: &mut WriteTxn<'_>, known: &mut BTreeMap<Gid, Known>, next: &mut Gid, step: &Change) {
+fn happen(
+    txn: &mut WriteTxn<'_>,
+    known: &mut BTreeMap<Gid, KnownGroup>,
+    next: &mut Gid,
+    step: &Change,
+) {
     let gids: Vec<Gid> = known.keys().copied().collect();
     let (which, into) = (gids[step.which % gids.len()], gids[step.into % gids.len()]);
     match step.kind {
@@ -92,7 +98,7 @@ fn happen(txn: &mut WriteTxn<'_>, known: &mut BTreeMap<Gid, Known>, next: &mut G
     }
 }
 
-fn with_root() -> (tempfile::TempDir, Catalog, BTreeMap<Gid, Known>) {
+fn with_root() -> (tempfile::TempDir, Catalog, BTreeMap<Gid, KnownGroup>) {
     let dir = tempfile::tempdir().unwrap();
     Catalog::create(dir.path(), &Options::default()).unwrap();
     let catalog = Catalog::open(dir.path(), &Options::default()).unwrap();
@@ -113,7 +119,7 @@ proptest! {
     ) {
         let (_dir, catalog, mut known) = with_root();
         let (cache, mut next) = (GroupCache::default(), ROOT);
-        let mut old: Option<(Arc<GroupTree>, BTreeMap<Gid, Known>)> = None;
+        let mut old: Option<(Arc<GroupTree>, BTreeMap<Gid, KnownGroup>)> = None;
         for (steps, look) in commits {
             let mut txn = catalog.write(Headroom::Normal).unwrap();
             for step in &steps {
@@ -185,7 +191,7 @@ fn stretches_are_of_groups_that_follow_each_other() {
     (10..20).for_each(|gid| put(&mut txn, gid, &(ROOT, format!("g{gid}"), false)));
     txn.commit().unwrap();
     let tree = GroupTree::read(&catalog.read().unwrap(), 0).unwrap();
-    let stretch = |before, first, last, after| Stretch { before, first, last, after };
+    let stretch = |before, first, last, after| GroupStretch { before, first, last, after };
     assert_eq!(
         tree.stretches(&[1, 10, 11, 14, 18, 19]),
         [
