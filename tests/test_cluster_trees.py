@@ -264,6 +264,7 @@ def filled(rig: Rig) -> tuple[clusters.Cluster, list[dict[str, Any]]]:
     return cluster, told
 
 
+@pytest.mark.filterwarnings("ignore:no indexed object has:engram.EngramWarning")
 def test_a_query_finds_what_lies_on_all_nodes_in_one_order(rig: Rig) -> None:
     cluster, told = filled(rig)
     single = engram.create(rig.folder / "single", "64 MiB")

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:no indexed object has:engram.EngramWarning")
+
+
 @pytest.fixture
 def filled(pool: engram.Pool) -> engram.Pool:
     """Give a pool with sixty objects in three groups, some of whose attributes are missing."""

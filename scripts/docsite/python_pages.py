@@ -79,6 +79,7 @@ PAGES = (
         {
             "engram": (
                 *("QueryResult", "attr", "field", "group_attr", "under", "Expression", "Field"),
+                *("param", "Param", "count", "Measure", "Figures"),
                 *("Explanation", "IndexMode", "IndexSettings", "IndexStats", "AttributeGroup"),
             )
         },

@@ -71,12 +71,17 @@ fn is_unsure(entry: &AttrEntry<'_>) -> bool {
     !entry.is_single() || entry.bytes.len() > 2 * TEXT_BYTES_MAX
 }
 
+/// What a segment keeps of an attribute's value; `None` where its record alone tells.
+pub fn kept<'a>(entry: &AttrEntry<'a>) -> Result<Option<Cell<'a>>> {
+    if is_unsure(entry) { Ok(None) } else { indexed(entry) }
+}
+
 /// All that a segment says of an object, ascending by column.
 pub fn cells<'a>(record: &Record<'a>) -> Result<Vec<RowCell<'a>>> {
     let mut cells = Vec::new();
     for entry in attrs::entries(record.attrs) {
         let entry = entry?;
-        cells.push((entry.key, if is_unsure(&entry) { None } else { indexed(&entry)? }));
+        cells.push((entry.key, kept(&entry)?));
     }
     // Each key counts once.
     cells.sort_by_key(|(key, _)| *key);

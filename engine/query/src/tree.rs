@@ -157,7 +157,7 @@ impl GroupTree {
                     there.push(at);
                 }
                 (None, Some(row)) => {
-                    there.push(self.add(GroupNode::new(gid, &Record::parse(row)?)))
+                    there.push(self.add(GroupNode::new(gid, &Record::parse(row)?)));
                 }
                 (Some(at), None) => gone.push(at),
                 (None, None) => {}

@@ -15,7 +15,7 @@ use engram_base::error::Result;
 use engram_base::id::{Oid, id_key, id_of_key};
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{ReadTxn, Table};
-use engram_columns::cell::{Cell, indexed, total_order};
+use engram_columns::cell::{Cell, total_order};
 use engram_columns::column_key::{ColumnKey, IndexRow, NAME, is_builtin};
 use engram_columns::segment::bitmap::Bitmap;
 use engram_columns::segment::{Column, Segment};
@@ -226,7 +226,7 @@ impl Walk<'_> {
             let entry = entry?;
             let kind = head.column(entry.key)?.and_then(|column| column.kind());
             let other = kind.is_some() && ValueKind::of_entry(&entry) != kind;
-            if other && indexed(&entry)?.is_some() {
+            if other && extract::kept(&entry)?.is_some() {
                 self.wrong_cell(oid, segment, entry.key);
             }
         }
