@@ -33,7 +33,7 @@ from engram.handle import Handle, make, makers
 from engram.index import IndexSettings, check_mode, check_settings
 from engram.member import REPLACING, new_member
 from engram.members import Items, Values, delete_all, missing
-from engram.query import Asked, Consistency, QueryResult, ask
+from engram.query import Asked, Consistency, QueryResult, ask, hints_of
 from engram.sharing import Sharing
 
 if TYPE_CHECKING:
@@ -663,11 +663,9 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If the query names an attribute that nothing has; with the nearest key there is.
 
         """
-        given = {"split_on": split_on, "split_threshold": split_threshold}
-        hints = {name: hint for name, hint in given.items() if hint is not None}
-        asked = Asked(order_by, limit, offset, params, consistency, threads, merge)
-        asked = asked._replace(hints=hints, strict=truth("strict", strict))
-        return ask(self._namespace, self._id, expr, asked)
+        hints = hints_of(split_on, split_threshold)
+        how = (consistency, threads, merge, False, hints, truth("strict", strict))
+        return ask(self._namespace, self._id, expr, Asked(order_by, limit, offset, params, *how))
 
     def aggregate(
         self,

@@ -76,6 +76,16 @@ def ask(namespace: _engram.Namespace, group: int, expr: Any, asked: Asked) -> "Q
     return QueryResult(namespace, group, query)
 
 
+def hints_of(
+    split_on: tuple[str, Any] | None, split_threshold: int | None
+) -> dict[str, Any] | None:
+    """Give the hints for the index's layout that a query comes with, if it comes with any."""
+    if split_on is None and split_threshold is None:
+        return None
+    given = {"split_on": split_on, "split_threshold": split_threshold}
+    return {name: hint for name, hint in given.items() if hint is not None}
+
+
 def native_query(text: str, asked: Asked) -> _engram.Query:
     """Parse a query, with all that it is asked with."""
     if asked.consistency not in _CONSISTENCIES:

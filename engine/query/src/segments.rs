@@ -123,14 +123,14 @@ impl<'a> Search<'a> {
         for at in 0..ready.len() {
             let Some(leaf) = &mut ready[at] else { continue };
             // Names and runs are looked into where that can still rule something out.
-            if self.sift(leaf, directory, &verdicts) {
-                verdicts = zones::verdicts(&plan.search, &ready, directory.len());
-            }
-            let Some(leaf) = &mut ready[at] else { continue };
             if verdicts.contains(&SOME)
                 && (current && leaf.look_up(txn, directory, &verdicts)?
                     || leaf.consult_runs(txn, directory, &verdicts, self.options.threads)?)
             {
+                verdicts = zones::verdicts(&plan.search, &ready, directory.len());
+            }
+            let Some(leaf) = &mut ready[at] else { continue };
+            if verdicts.contains(&SOME) && self.sift(leaf, directory, &verdicts) {
                 verdicts = zones::verdicts(&plan.search, &ready, directory.len());
             }
         }

@@ -208,8 +208,9 @@ pub(crate) struct PreparedLeaf<'p> {
     pub sought: SoughtTexts,
     /// Of a leaf about names that were looked up: the objects that pass, ascending.
     pub named: Option<Vec<Oid>>,
-    /// Segments whose cells of the column are in runs, by their places.
-    in_runs: Vec<usize>,
+    /// Segments whose cells of the column are in runs, by their places, and whether any of their
+    /// records alone tells of the column.
+    in_runs: Vec<(usize, bool)>,
     /// What the runs say, once they were asked: by place, which positions pass.
     pub runs: Option<Vec<Option<Bitmap>>>,
     /// By place in the directory.
@@ -349,8 +350,8 @@ impl<'p> PreparedLeaf<'p> {
         threads: Option<usize>,
     ) -> Result<bool> {
         let How::Cells(key) = self.how else { return Ok(false) };
-        let open = self.in_runs.iter().filter(|place| verdicts[**place] == SOME);
-        let rows: u64 = open.map(|place| u64::from(directory[*place].rows)).sum();
+        let open = self.in_runs.iter().filter(|(place, _)| verdicts[*place] == SOME);
+        let rows: u64 = open.map(|(place, _)| u64::from(directory[*place].rows)).sum();
         if rows == 0 {
             return Ok(false);
         }
@@ -391,10 +392,8 @@ impl<'p> PreparedLeaf<'p> {
             }
         })?;
         let hits = found.into_iter().reduce(RunHits::unite).unwrap_or_default();
-        let zones = ColumnZones::read(txn, key)?;
-        for &place in &self.in_runs {
+        for &(place, unsure) in &self.in_runs {
             if verdicts[place] == SOME && hits[place].is_none() {
-                let unsure = zones.of(directory[place].segment)?.iter().any(|z| z.has(UNSURE));
                 self.verdicts[place] = if unsure { SOME } else { NONE };
             }
         }
@@ -488,7 +487,7 @@ impl<'p> PreparedLeaf<'p> {
     fn verdict(&mut self, zones: &[Zone], place: usize) -> u8 {
         if zones[0].has(IN_RUNS) && !matches!(self.leaf.predicate, Predicate::Exists) {
             // The runs will say more.
-            self.in_runs.push(place);
+            self.in_runs.push((place, zones.iter().any(|zone| zone.has(UNSURE))));
             return SOME;
         }
         if matches!(self.how, How::Group(_)) {
