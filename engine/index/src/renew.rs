@@ -44,19 +44,33 @@ pub(crate) fn recount(
     segments: &Segments,
     thorough: bool,
 ) -> Result<bool> {
+    let rows = rows(families, segments);
     for family in families.all.values() {
-        let below = below(families, family.id);
-        let own: Vec<&SegmentEntry> =
-            below.iter().filter_map(|id| segments.get(id)).flatten().collect();
-        let rows: u64 = own.iter().map(|entry| u64::from(entry.rows)).sum();
+        let rows = rows.get(&family.id).copied().unwrap_or(0);
         let due = family.objects >= COUNTED_MIN && family.objects > 2 * rows;
         if due || thorough && family.objects > rows {
+            let below = below(families, family.id);
+            let own: Vec<&SegmentEntry> =
+                below.iter().filter_map(|id| segments.get(id)).flatten().collect();
             let (id, keys) = (family.id, keys_of(txn, &own)?);
             families.change(id)?.recount(keys, rows);
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// How many rows the segments of each family have, those of what splits have made of it included.
+fn rows(families: &Families, segments: &Segments) -> BTreeMap<u32, u64> {
+    let mut rows = BTreeMap::new();
+    for (family, own) in segments {
+        let own: u64 = own.iter().map(|entry| u64::from(entry.rows)).sum();
+        let above = |id: &u32| families.all.get(id).map(|family| family.parent);
+        let all = std::iter::successors(Some(*family), above).take_while(|id| *id != 0);
+        // More than there are would be a loop.
+        all.take(families.all.len()).for_each(|id| *rows.entry(id).or_default() += own);
+    }
+    rows
 }
 
 /// A family, and those that splits have made of it.
