@@ -192,8 +192,8 @@ docs-serve: $(BIN)/.installed ## Show the site that `make docs` has built to a b
 docs-links: $(BIN)/.built $(BIN)/.cluster $(BIN)/.docs ## Links of the documentation to other sites
 	$(call step,Following links to other sites,$(DOCSITE) links $(ARGS))
 
-HEADERS := engram.h engram_cluster.h engram/base.hpp engram.hpp \
-	$(addprefix pmemcpy/,types.hpp cluster.hpp pmemcpy.hpp pmemcpy.h memcpy.h)
+HEADERS := engram.h engram_cluster.h engram/base.hpp engram.hpp engram/sharing.hpp \
+	$(addprefix pmemcpy/,types.hpp serializers.hpp cluster.hpp pmemcpy.hpp pmemcpy.h memcpy.h)
 STRICT := -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x
 HEADER := cargo run --quiet -p engram-header --
 
@@ -209,6 +209,7 @@ lint: $(BIN)/.checkers ## Formatting, lints, types, licences and house rules; no
 		c++ -std=c++20 $(STRICT) c++ -include capi/include/$$header /dev/null || exit 1; done)
 	$(call step,Checking Python,$(BIN)/ruff check . && $(BIN)/mypy && \
 		PYTHONPATH=python $(BIN)/lint-imports --no-logo --no-cache)
+	$(call step,Checking the figures of README and docs/speed.md,$(BIN)/python -m bench.sentences)
 	$(call step,Checking the house rules,sh -n tests/pmem/init.sh && \
 		$(BIN)/python -m pytest -q --noconftest tests/test_tidy.py)
 

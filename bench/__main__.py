@@ -28,6 +28,7 @@ LINES: dict[str, Callable[[Setting], Iterator[Line]]] = {
     "put": large.put,
     "fill": large.fill,
     "sum": large.total,
+    "pages": large.pages,
     "create": small.create,
     "read": small.read,
     "rust": rust.small,

@@ -15,7 +15,7 @@ put() { # mode, folder, files ...
 }
 
 put 644 include "$own"/include/*.h "$own/include/engram.hpp"
-put 644 include/engram "$own/include/engram/base.hpp"
+put 644 include/engram "$own"/include/engram/*.hpp
 put 644 include/pmemcpy "$own"/include/pmemcpy/*.h "$own"/include/pmemcpy/*.hpp
 put 644 share/engram "$own/fortran/engram.f90"
 put 644 lib "$built/libengram.a"

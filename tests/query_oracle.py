@@ -7,6 +7,7 @@ query language.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import fractions
 import math
@@ -47,6 +48,8 @@ class Item:
 
     kind: str
     value: Any = None
+    of_array: bool = dataclasses.field(default=False, compare=False)
+    """Whether it is the one item of an array, which contains it as a whole."""
 
 
 OTHER = Item("other")
@@ -63,7 +66,9 @@ def value_of(stored: Any) -> Value:
     if array.dtype.kind == "V":
         return OTHER
     items = [_item(array.dtype, array[place]) for place in np.ndindex(array.shape)]
-    return items[0] if len(items) == 1 else items
+    if len(items) != 1:
+        return items
+    return dataclasses.replace(items[0], of_array=array.ndim > 0)
 
 
 def _bytes(raw: bytes) -> Item:
@@ -229,7 +234,9 @@ class Test(Condition):
             return _compared(value, ">=", low) and _compared(value, "<=", high)
         if operator in _COMPARE:
             return _compared(value, operator, literals[0])
-        if operator in _TEXTUAL and value.kind == "text" and isinstance(literals[0], str):
+        whole = operator == "contains" and value.of_array
+        is_text = value.kind == "text" and isinstance(literals[0], str)
+        if operator in _TEXTUAL and is_text and not whole:
             return _TEXTUAL[operator](value.value, literals[0])
         return operator in {"in", "contains"} and any(_compared(value, "=", v) for v in literals)
 

@@ -17,14 +17,44 @@ import native
 PROGRAMS = Path(__file__).parents[1] / "examples" / "api-comparison"
 
 
+FILES = {
+    "engram.cpp": "Engram, pMEMCPY's interface",
+    "published.cpp": "pMEMCPY, the program of its slides",
+    "adios2.cpp": "ADIOS2",
+    "netcdf.c": "NetCDF-4",
+    "pnetcdf.c": "PnetCDF",
+    "hdf5.c": "HDF5",
+}
+"""The programs, and what the page calls them."""
+IN_PRINT = {"published.cpp": (16, 132), "adios2.cpp": (24, 164), "netcdf.c": (26, 180)} | {
+    "hdf5.c": (42, 253)
+}
+"""Lines and tokens as pMEMCPY's slides print them, of programs that only pMEMCPY's is shown of."""
+
+
+def counted() -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = runpy.run_path(str(PROGRAMS / "count.py"))["counts"]()
+    return found
+
+
 def test_a_program_takes_fewer_lines_and_tokens_than_with_any_other_interface() -> None:
-    counts = runpy.run_path(str(PROGRAMS / "count.py"))["counts"]()
+    counts = counted()
     lines, tokens = counts.pop("engram.cpp")
     published = counts.pop("published.cpp")
-    assert published == (16, 131)
-    assert lines <= 16
-    assert tokens < published[1]
+    assert published == (17, 137)
+    # Fewer than the slides' program has, by our counter and by theirs.
+    for other in (published, IN_PRINT["published.cpp"]):
+        assert lines < other[0]
+        assert tokens < other[1]
     assert all(lines < others[0] and tokens < others[1] for others in counts.values()), counts
+
+
+def test_the_page_has_the_slides_figures_and_those_of_our_counter() -> None:
+    page = (native.ROOT / "docs" / "evaluation-mpi.md").read_text(encoding="utf-8")
+    for name, figures in counted().items():
+        printed = IN_PRINT.get(name, ("", ""))
+        row = "".join(f" {figure} |".replace("  ", " ") for figure in (*figures, *printed))
+        assert f"| {FILES[name]} |{row}\n" in page
 
 
 def test_tokens_are_what_a_compiler_sees() -> None:

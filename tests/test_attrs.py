@@ -158,11 +158,11 @@ def test_a_missing_attribute_is_a_named_error(owner: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [None, {}, object(), [None], [1, "a", None], {1}, lambda: 0, 2**70, "\ud800"],
+    [None, {1: 2}, object(), [object()], {1}, lambda: 0, 2**70, "\ud800"],
     ids=lambda value: repr(value).partition(" at 0x")[0],
 )
 def test_a_value_that_no_array_can_have_is_refused(owner: Any, value: Any) -> None:
-    with pytest.raises(engram.ArgumentError, match="attribute 'a'"):
+    with pytest.raises(engram.ArgumentError, match=r"attribute 'a(\.0)?'"):
         owner.attrs["a"] = value
     with pytest.raises(engram.ArgumentError):
         owner.attrs.update({"b": 1, "a": value})

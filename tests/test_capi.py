@@ -53,6 +53,25 @@ def test_cpp_stores_and_finds_and_is_refused_under_sanitizers(
         assert engram.verify(home / "pool").problems == []
 
 
+def test_the_listing_of_the_paper_on_mosiqs_runs_call_by_call(
+    prefix: Path, home: Path, tmp_path: Path
+) -> None:
+    engram.create(home / "pool", size="64 MiB", force=True, mode=0o700).close()
+    program = compiled(
+        "c++", PROGRAMS / "mosiqs.cpp", prefix, tmp_path / "mosiqs", (*CPP, *SANITIZERS)
+    )
+    assert "all is well" in run(program, home / "pool")
+    with engram.open(home / "pool") as pool:
+        group = pool["group-name"]
+        assert (group.scope, group.attrs["file"]) == ("shared", "sim-v0.1")
+        assert group.index_settings["split_on"] == ("iteration", 1000)
+        assert group.index_settings["split_threshold"] == 100
+        assert pool.index_settings["split_on"] == ("timestamp", "t2")
+        stored = group["pmo-name"]
+        assert dict(stored.attrs) == {"file": "foo.hdf5", "timestamp": "t4", "iteration": 1401}
+        assert (stored[...]["naxis"].tolist(), stored[...]["exposure"]) == ([512, 256], 0.5)
+
+
 def test_each_function_is_called_by_some_program() -> None:
     header = (INCLUDE / "engram.h").read_text(encoding="utf-8")
     declared = set(re.findall(r"\b(engram_\w+)\(", re.sub(r"//.*", "", header)))

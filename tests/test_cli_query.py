@@ -92,6 +92,13 @@ def test_figures_offsets_and_parameters_are_taken(path: Path) -> None:
     assert run(*words, *given, "--offset", "1", "--limit", "2").out == "run/a3\nrun/a2\n"
     assert "no parameter label was given" in run(*words, "--param", "low=2").err
     assert "gives no value" in run(*words, "--param", "low").err
+    listed = ("query", path, "t in :some and label in :labels", "--paths")
+    given = ("--param", "some=[1, 2]", "--param", 'labels=["n2", "n3"]')
+    plain = "t in (1, 2) and label in ('n2', 'n3')"
+    assert run(*listed, *given).out == run("query", path, plain, "--paths").out
+    assert run("query", path, "label = :label", "--count", "--param", 'label="2"').out == "0\n"
+    assert run("query", path, "label = :label", "--count", "--param", 'label="n2"').out == "1\n"
+    assert run("query", path, "label = :label", "--count", "--param", 'label="n2').out == "0\n"
     assert "there is none: give order_by" in run("query", path, "--offset", "1").err
 
 

@@ -113,7 +113,7 @@ def test_a_table_that_is_too_wide_becomes_records(home: Path, columns: int) -> N
         ("inof {pool}", "'info'"),
         ("stats {pool} --tpo 3", "--top"),
         ("ls", "POOL"),
-        ("mv {pool} log", "NEW"),
+        ("mv {pool} log", "PATH"),
         ("tree {pool} --depth many", "--depth"),
         ("tree {pool} --depth 0", "--depth"),
     ],

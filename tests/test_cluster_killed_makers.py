@@ -22,7 +22,7 @@ import engram
 from cluster import doomed
 from cluster.gateway import Gateway
 from cluster.rig import rigged, wait_for
-from engram.cluster import Cluster, ClusterArray
+from engram.cluster import Cluster, ClusterArray, homes
 from engram.cluster.natives import native
 
 if TYPE_CHECKING:
@@ -331,6 +331,29 @@ def test_an_object_whose_mover_dies_is_at_one_place(members: Makers, how: str) -
     assert maker.code == 0
     assert "call" in maker.steps
     check_all_is_whole(members, user)
+
+
+def test_an_object_that_moves_while_its_alias_is_looked_up_is_one_object(
+    members: Makers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = members.user()
+    nodes = [native.node_of(members.rig.folder / f"node{number}") for number in range(3)]
+    places = [each for told in nodes for each in user.members if told and each.node == told[1]]
+    thing = doomed.Thing(1, doomed.full(1))
+    thing.make_persistent("meanwhile", backend_id=places[0])
+    thing.move(places[1])
+    look, looked = homes._object_at, []
+
+    def look_and_move(home: Any, gid: int) -> Any:
+        found = look(home, gid)
+        looked.append(found)
+        if len(looked) == 1:
+            thing.move(places[2])
+        return found
+
+    monkeypatch.setattr(homes, "_object_at", look_and_move)
+    assert doomed.Thing.get_by_alias("meanwhile", pool=user).number == 1
+    assert len(set(looked)) == 2  # it was seen at both places
 
 
 # Killed while the transaction is on its way

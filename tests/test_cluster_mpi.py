@@ -296,6 +296,9 @@ def test_ranks_need_no_python(programs: dict[str, Path], prefix: Path, ranks: Ra
     said = ranks.run(1, "unshare", "--mount", *program, "cube", "engram://mpi")
     assert "all is well" in said
     ranks.run(1, programs["cluster"], "cube", "engram://mpi")
+    with ranks.served() as cluster:
+        for name in cluster.names():
+            cluster.remove(name)
 
 
 def test_clusters_from_c_under_sanitizers(prefix: Path, home: Path, tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_what_cannot_be_meant_is_refused_with_advice(
 def test_every_built_in_field_of_the_language_is_one_here() -> None:
     with pytest.raises(engram.QueryError) as caught:
         _engram.Query("exists(@unheard-of)")
-    listed = str(caught.value).split("There are ")[1].split("\n")[0].split()
+    listed = str(caught.value).split("there are ")[1].split("\n")[0].split()
     assert listed == [f"@{name}" for name in BUILTINS]
 
 

@@ -78,6 +78,21 @@ def test_figures_are_tables(filled: engram.Pool) -> None:
     assert figures.to_arrow().column_names == ["level", "sum(t)"]
 
 
+def test_times_near_and_distant_are_a_column_of_one_unit(pool: engram.Pool) -> None:
+    distant = np.datetime64(-500_000_000, "Y").astype("M8[s]")
+    for n, time in enumerate([np.datetime64("2020-01-01T04:30:05"), distant]):
+        pool.create_blob(f"b{n}", b"", attrs={"n": n, "at": time})
+    pool.create_blob("none", b"", attrs={"n": 2})
+    figures = pool.aggregate("max(at) group by n")
+    table = figures.to_arrow()
+    assert str(table.column("max(at)").type) == "timestamp[s]"
+    seconds = table.column("max(at)").cast("int64").to_pylist()
+    assert seconds == [1_577_853_005, int(distant.astype(int)), None]
+    pool["b0"].attrs["at"] = np.datetime64("2020-01-01T04:30:05.5", "ns")
+    with pytest.raises(engram.UnsupportedError, match=r"the column max\(at\).*05\.5"):
+        pool.aggregate("max(at) group by n").to_arrow()
+
+
 def test_sums_do_not_depend_on_the_index(filled: engram.Pool) -> None:
     with filled.batch():
         for n, value in enumerate([1e100, 0.1, -1e100, 0.2, 0.3] * 7):
@@ -95,6 +110,8 @@ def test_sums_do_not_depend_on_the_index(filled: engram.Pool) -> None:
         ("mean(word)", "column 1: mean(word) takes numbers, and some objects have text there"),
         ("count(), sum(@created)", "column 10: sum(@created) takes numbers"),
         ("avg(t)", "there is no function avg: did you mean mean?"),
+        ("mean", "as a figure mean needs parentheses, as in mean(temperature), and as an"),
+        ("count group by t", "as a figure count needs parentheses, as in count(), and as an"),
         ("count() group by t offset 2", "an offset counts in an order"),
         ("level = 1", "finds objects, and gives no figures"),
         ("count() where t < :low", "no parameter low was given (none was)"),
@@ -144,6 +161,14 @@ def test_parameters_are_given_beside_a_query(filled: engram.Pool) -> None:
     assert str(expression) == "t < :low and word like :pattern"
     asked = filled.query(expression, params={"low": 0, "pattern": "w%"})
     assert asked.paths() == filled.query("t < 0 and word like 'w%'").paths()
+    some = param("some")
+    assert str(attr("t").isin(some)) == "t in :some"
+    listed = filled.query(attr("t").isin(some), params={"some": [0, 1]})
+    assert listed.paths() == filled.query("t in (0, 1)").paths()
+    denied = filled.query(attr("t").not_in(some), params={"some": (0, 1)})
+    assert denied.paths() == filled.query("t not in (0, 1)").paths()
+    with pytest.raises(engram.QueryError, match="a parameter that stands for a list"):
+        filled.query("t in :some", params={"some": 3})
     with pytest.raises(engram.QueryError, match="has no parameter :higher"):
         filled.query("t < :high", params={"high": 1, "higher": 2})
     with pytest.raises(engram.QueryError, match="no parameter high was given"):
@@ -167,6 +192,10 @@ def test_an_offset_begins_further_back_and_takes_an_order(filled: engram.Pool) -
         assert len(filled.query(order_by="t", offset=100)) == 0
     with pytest.raises(engram.ArgumentError, match="there is none: give order_by"):
         filled.query(offset=3)
+    rows = list(filled.aggregate("mean(t) group by level order by level"))
+    with pytest.raises(engram.QueryError, match="as in order by level limit 10 offset 20"):
+        filled.aggregate("mean(t) group by level offset 1")
+    assert list(filled.aggregate("mean(t) group by level order by level offset 1")) == rows[1:]
 
 
 def test_columns_keep_their_dtypes_without_a_look_at_objects(pool: engram.Pool) -> None:
@@ -225,11 +254,79 @@ def test_fields_of_structures_are_compared_and_ordered(pool: engram.Pool) -> Non
         "b4",
     ]
     assert pool.aggregate("sum(position.x), count(position.nothing)")[0] == (15, 0)
+    columns = pool.query(order_by="@name").to_numpy(
+        ["position.x", "position.`in`.z", "position.y", "a.b"]
+    )
+    assert columns["position.x"].tolist() == [0, 1, 2, 3, 4, 5, None]
+    assert columns["position.x"].dtype == np.dtype("i4")
+    assert columns["position.`in`.z"].tolist() == [0, 0.5, 1, 1.5, 2, 2.5, None]
+    assert columns["position.y"][3].tolist() == [1.5, 9]
+    assert columns["a.b"].tolist() == [None] * 6 + [3]
+    only = pool.query("position.x < 2").to_numpy(["position.x", "`position`.x"])
+    assert [column.tolist() for column in only.values()] == [[0, 1], [0, 1]]
+    pool["b0"].attrs["position.x"] = 77
+    mixed = pool.query(order_by="@name").to_numpy(["position.x"])["position.x"]
+    assert mixed.tolist() == [77, 1, 2, 3, 4, 5, None]
+    for name in (".", "..", "position."):
+        with pytest.warns(engram.EngramWarning, match="has an attribute"):
+            assert np.ma.getmaskarray(pool.query().to_numpy([name])[name]).all()
+    with pytest.warns(engram.EngramWarning, match="position.nothing"):
+        nothing = pool.query().to_numpy(["position.nothing"])["position.nothing"]
+    assert np.ma.getmaskarray(nothing).all()
     with pytest.raises(engram.QueryError, match="stands in backquotes"):
         pool.query("a.b = 3").oids()
     assert pool.query("`a.b` = 3").names() == ["plain"]
     with pytest.raises(engram.ArgumentError, match="has no fields"):
         engram.field("path")["x"]
+
+
+def test_what_an_array_contains_are_whole_items(pool: engram.Pool) -> None:
+    for n, tags in enumerate([["box"], ["box", "y"], ["x"], "box", np.array(["box"], "S3"), []]):
+        pool.create_blob(f"b{n}", b"", attrs={"tags": tags})
+    field = np.array([("ox",), ("x",)], [("tag", "U2")])
+    pool.create_blob("part", b"", attrs={"one": field[:1], "scalar": field[0]})
+    for sealed in (False, True):
+        if sealed:
+            _sealed(pool)
+        for asked, names in {
+            "tags contains 'x'": ["b2", "b3"],
+            "tags contains 'box'": ["b0", "b1", "b3", "b4"],
+            "tags not contains 'x'": ["b0", "b1", "b4", "b5"],
+            "tags contains ['o', 'x']": ["b3"],
+            "tags = 'box'": ["b0", "b3", "b4"],
+            "tags like '%x'": ["b0", "b2", "b3", "b4"],
+            "one.tag contains 'x'": [],
+            "one.tag contains 'ox'": ["part"],
+            "scalar.tag contains 'x'": ["part"],
+        }.items():
+            assert pool.query(asked).names() == names, (asked, sealed)
+    assert pool.aggregate("count() where tags >= '' group by tags")[0] == ("box", 3)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        np.datetime64("2017-09-01T04:30:05.123456789"),
+        np.datetime64(-200_000, "Y"),
+        np.datetime64(-1_000_000, "Y"),
+        np.datetime64(200_000_000_000, "Y"),
+        np.datetime64(2**63 - 1, "s"),
+        np.datetime64(2**62, "D"),
+    ],
+)
+def test_figures_of_times_are_as_distant_as_they_are(pool: engram.Pool, when: Any) -> None:
+    pool.create_blob("a", b"", attrs={"age": when})
+    for text in ("min(age)", "max(age) where exists(age)", "count() group by age"):
+        assert when in pool.aggregate(text)[0], text
+
+
+def test_times_that_are_none_are_named_and_left_out(pool: engram.Pool) -> None:
+    for n, when in enumerate([np.datetime64("2017-01-01"), np.datetime64("NaT")]):
+        pool.create_blob(f"b{n}", b"", attrs={"t": when, "took": np.timedelta64(n, "s")})
+    for text in ("max(t)", "min(took)", "count() group by t"):
+        with pytest.raises(engram.QueryError, match="NaT, durations"):
+            pool.aggregate(text)
+    assert pool.aggregate("max(t) where t >= '0001'").item() == np.datetime64("2017-01-01")
 
 
 def test_the_language_of_nulls_lists_and_denials(pool: engram.Pool) -> None:

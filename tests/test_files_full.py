@@ -29,6 +29,9 @@ from support import BIG, PATIENCE, small_tmpfs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.filterwarnings("ignore:sealing the index failed:engram.EngramWarning")
+"""Where nothing has room, the index has none, either, and says so."""
+
 MANY = 20_000
 """So many names fill the catalog of a full filesystem, and more."""
 

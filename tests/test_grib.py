@@ -334,9 +334,14 @@ def test_any_region_is_read_as_slicing_gives_it(tmp_path: Path) -> None:
     assert {node.path for node in nodes} >= {"t", "time", "isobaricInhPa", "latitude", "longitude"}
 
 
-def test_a_large_file_is_read_in_bounded_memory(pool: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "packing", [{"bitsPerValue": 16}, {"packingType": "grid_ieee", "precision": 1}], ids=str
+)
+def test_a_large_file_is_read_and_written_in_bounded_memory(
+    pool: Any, tmp_path: Path, packing: dict[str, Any]
+) -> None:
     size = 500
-    keys = {"Ni": size, "Nj": size, "bitsPerValue": 16}
+    keys = {"Ni": size, "Nj": size, **packing}
     messages = [message(PL, field(n, size * size), level=n + 1, **keys) for n in range(40)]
     path = write(tmp_path / "x.grib", *messages)
     tracemalloc.start()
@@ -346,6 +351,11 @@ def test_a_large_file_is_read_in_bounded_memory(pool: Any, tmp_path: Path) -> No
     assert pool["t"].nbytes == 40 * size * size * 4
     assert peak < pool["t"].nbytes / 2
     np.testing.assert_allclose(pool["t"][0].ravel(), field(39, size * size), atol=1)
+    tracemalloc.start()
+    engram.export_file(pool, tmp_path / "again.grib")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < pool["t"].nbytes / 2
 
 
 def test_without_cfgrib_the_error_says_what_to_install(home: Path, tmp_path: Path) -> None:

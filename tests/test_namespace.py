@@ -229,3 +229,34 @@ def test_members_of_a_group_grow_their_namespace_by_turns(pool: engram.Pool, hom
         assert child.returncode == 0, child.stderr
     assert sorted(pool.namespaces["proj"]) == ["0", "1", "2"]
     assert not engram.verify(pool.path).problems
+
+
+def test_an_object_is_found_by_its_oid_wherever_it_lies(pool: engram.Pool) -> None:
+    pool["run/T"] = [1, 2]
+    pool.create_array("run/chunked", data=np.arange(10), chunks=5)
+    pool.create_blob("run/log", b"x")
+    before = [pool["run"][name] for name in ("T", "chunked", "log")]
+    pool.move("run", "archive/ö")
+    for each in before:
+        found = pool.by_oid(each.oid)
+        assert (found, type(found)) == (each, type(each))
+        assert found.path == f"archive/ö/{each.name}"
+    assert pool.by_oid(np.uint64(before[0].oid))[...].tolist() == [1, 2]
+    oid = before[0].oid
+    with pool.snapshot() as then:
+        del pool["archive/ö/T"]
+        assert then.by_oid(oid)[...].tolist() == [1, 2]
+    with pytest.raises(engram.NotFoundError, match=f"{oid:#x}"):
+        pool.by_oid(oid)
+
+
+def test_what_has_no_oid_here_is_not_found(pool: engram.Pool) -> None:
+    ns = pool.create_namespace("other")
+    ns["x"] = 1
+    assert ns.by_oid(ns["x"].oid) == ns["x"]
+    for oid in (ns["x"].oid, pool.create_group("g")._id, 0, 2**64 - 1):
+        with pytest.raises(engram.NotFoundError, match=f"'default' has the OID {oid:#x}"):
+            pool.by_oid(oid)
+    for wrong in (-1, 2**64, 1.0, "7", None, True, np.bool_(False)):
+        with pytest.raises(engram.ArgumentError, match="is no OID"):
+            pool.by_oid(wrong)  # type: ignore[arg-type]

@@ -154,3 +154,16 @@ def test_the_command_line_notes_it_on_stderr_or_refuses(home: Path) -> None:
     assert "column 1: no indexed object has an attribute 'run'" in refused.err
     moved = run("share", path, "--where", "Step = 3")
     assert "did you mean step?" in moved.err
+
+
+def test_a_column_that_nothing_has_is_told(profiles: engram.Pool) -> None:
+    found = profiles.query("")
+    assert len(found)
+    for make in (found.to_pandas, found.to_arrow, found.to_numpy):
+        with pytest.warns(engram.EngramWarning, match="did you mean temperature") as caught:
+            make(["temprature", "step"])
+        assert [told.filename for told in caught] == [__file__]
+    with pytest.warns(engram.EngramWarning, match="no group above an object has an attribute 'no'"):
+        found.to_pandas(["group.no"])
+    # A result of no objects has nothing in any column.
+    profiles.query("step < -1000").to_pandas(["temprature"])

@@ -112,6 +112,31 @@ def test_values_arrays_and_refusals_without_mpi_under_sanitizers(
     assert engram.verify(home / "pool").problems == []
 
 
+@pytest.mark.parametrize("sanitizers", [(), SANITIZERS], ids=["plain", "sanitizers"])
+def test_a_serializer_writes_into_the_pool_whole_or_not_at_all(
+    prefix: Path, home: Path, tmp_path: Path, sanitizers: tuple[str, ...]
+) -> None:
+    options = (*CPP, *sanitizers, "-pthread")
+    source = PROGRAMS / "serializers.cpp"
+    program = compiled("c++", source, prefix, tmp_path / "serializers", options)
+    assert "all is well" in run(program, home / "pool")
+    with engram.open(home / "pool") as pool:
+        assert sorted(pool) == [
+            *("changing", "deep", "encoded", "kept", "no words", "number", "text", "words")
+        ]
+        assert pool["words"].dtype == np.dtype([("serializer:joined", "u1")])
+        assert pool["words"][...].tobytes() == b"one,,three,"
+        assert np.frombuffer(pool["deep/mesh"][...].tobytes(), "u8").tolist()[:2] == [1, 0]
+        for name in ("text", "mesh"):
+            assert [pool[f"encoded/{kind}-{name}"].codec for kind in (1, 4)] == [
+                "lz4",
+                "shuffle+zstd",
+            ]
+            assert pool[f"encoded/1-{name}"].stored_nbytes < 10_000
+        assert pool["encoded/1-text"].dtype.names == ("serialized",)
+    assert engram.verify(home / "pool").problems == []
+
+
 def test_mpi_can_be_left_out_where_it_is(prefix: Path, home: Path, tmp_path: Path) -> None:
     need("mpicxx")
     options = (*CPP, "-DENGRAM_NO_MPI")

@@ -240,6 +240,7 @@ def test_a_table_has_a_row_for_each_object_and_a_column_for_each_field(
     assert whole["t"].tolist() == [n - 2.5 * o for o in (1, 2) for n in range(5)]
 
 
+@pytest.mark.filterwarnings("ignore:no indexed object has:engram.EngramWarning")
 def test_columns_are_chosen_and_called_as_in_queries(filled: engram.Pool) -> None:
     columns = ["group.orbit", "t", "@group", "@ndim", "@size", "@shape", "never", "`n`"]
     table = filled.query("n = 2", order_by="@path").to_pandas(columns)

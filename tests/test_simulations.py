@@ -82,7 +82,7 @@ def of_two_ranks() -> np.ndarray:
 def shown(prefix: Path, home: Path, tmp_path: Path) -> dict[str, str]:
     """Run all programs of the guide; give what each says, by its pool's name."""
     need("mpicxx", "mpirun", "gfortran")
-    pools = ("climate", "particles", "named", "restart", "run-17", "from-c", "fortran")
+    pools = ("climate", "particles", "mesh", "named", "restart", "run-17", "from-c", "fortran")
     given = {}
     for pool, block in zip(pools, _programs(), strict=True):
         folder = tmp_path / pool
@@ -110,6 +110,12 @@ def test_the_programs_of_the_guide_run_and_python_finds_what_they_store(
     assert "(2,)" in refused
     with engram.open(home / "particles") as opened:
         assert opened["particles"][10:12]["x"].tolist() == [[1, 2, 3], [4, 5, 6]]
+    *counts, refused = shown["mesh"].splitlines()
+    assert counts == ["4 cells", "2 points"]
+    assert 'serializer "mesh, coarse" made, and what the serializer "mesh" makes was' in refused
+    with engram.open(home / "mesh") as opened:
+        assert opened["mesh"].dtype.names == ("serializer:mesh",)
+        assert len(opened["mesh"][...].tobytes()) == 8 + 3 * 8 + 4 * 4
     with engram.open(home / "named") as opened:
         named = opened["step-1/T"]
         assert (named.dims, named.attrs["units"]) == (("y", "x"), "K")

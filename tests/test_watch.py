@@ -114,6 +114,10 @@ def test_a_condition_is_a_query_an_expression_or_nothing(pool: engram.Pool) -> N
     put(pool, "g/x")
     assert [paths(watch) for watch in watches] == [["g/x"]] * 4 + [[]]
     assert [watch.query for watch in watches][:2] == ["step = 1"] * 2
+    given = pool.watch("step = :step", timeout=0, existing=True, params={"step": 1})
+    assert paths(given) == ["g/x"]
+    with pytest.raises(engram.QueryError, match="no parameter step was given"):
+        pool.watch("step = :step")
     assert repr(watches[0]) == "<engram.Watch 'step = 1'>"
 
 

@@ -39,6 +39,47 @@ class Mapping:
         self.path.unlink()
 
 
+_HUGE = 2 << 20
+_COLLAPSE = 25
+"""What `madvise` calls making huge pages, since Linux 6.1."""
+
+
+class Pages:
+    """Memory of a tmpfs file on small pages, which can be made huge; a whole number of these."""
+
+    def __init__(self, folder: Path, values: Values) -> None:
+        self.path = folder / "pages"
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc.mmap.restype = ctypes.c_void_p
+        self._libc.mmap.argtypes = [
+            *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
+            ctypes.c_long,
+        ]
+        nbytes = values.nbytes
+        with self.path.open("w+b") as file:
+            file.write(values.tobytes())
+            file.flush()
+            # Huge pages need addresses that are multiples of them.
+            private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            start = self._libc.mmap(None, nbytes + _HUGE, 0, private, -1, 0)
+            aligned = -(-start // _HUGE) * _HUGE
+            fixed = mmap.MAP_SHARED | 0x10
+            both = mmap.PROT_READ | mmap.PROT_WRITE
+            self.address = self._libc.mmap(aligned, nbytes, both, fixed, file.fileno(), 0)
+        shown = memoryview((ctypes.c_char * nbytes).from_address(self.address))
+        self.values: Values = np.frombuffer(shown, values.dtype)
+
+    def make_huge(self) -> bool:
+        """Make huge pages of it; whether the kernel has done so."""
+        advise = self._libc.madvise
+        advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        return bool(advise(self.address, self.values.nbytes, _COLLAPSE) == 0)
+
+    def remove(self) -> None:
+        """Delete the file; the mapping goes with the process."""
+        self.path.unlink()
+
+
 def private(values: Values) -> Values:
     """Return a private, warm copy of `values`."""
     return np.array(values)

@@ -59,11 +59,11 @@ def construction(setting: Setting) -> Iterator[Line]:
     yield from durable(setting)
 
 
-def indexed(setting: Setting, attributes: int) -> Line:
+def indexed(setting: Setting, attributes: int, rounds: int = 3) -> Line:
     """Time the indexing of an object of so many attributes, beside MIQS+ and SQLite."""
     there = stage(setting, generate(FEWER, attributes))
     samples: dict[str, list[float]] = {}
-    for _ in range(3):
+    for _ in range(rounds):
         taken = rust.run("peers", there.folder, there.file, "sqlite", "process")["taken"]
         modes = ("sync", "none")
         sync, none = (there.fill(mode)["whole"]["taken"][0] for mode in modes)

@@ -10,6 +10,10 @@ deleted after each round; `engram, new pool` also makes the pool, and takes its 
 kernel, within the time; and `engram, emulated persistent memory` is a pool that was made with
 `emulate="pmem"`, as if the node's memory were what the papers had.
 
+pMEMCPY's modes are shown in a pool that survives a loss of power, on a disk: ranks store their
+parts, which are made durable `once` each (A, without MAP_SYNC) or `as written`, piece by piece (B,
+with it), and load them again, from memory, as each mode has left it.
+
 `add up` is a read whose values are then added up; Engram's program loads none, and adds up views.
 """
 
@@ -23,6 +27,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -49,6 +54,8 @@ OPERATIONS = {
     "read otherwise": (None, None),
     ADD_UP: (None, None),
 }
+NEW_POOL_AGAINST_ADIOS2 = 1.15
+MODES = {"store": "store 64 MiB on a disk, durable", "load": "load 64 MiB stored so"}
 SIDE, QUICK_SIDE = 300, 128
 VARIABLES = 10
 # Ranks share two processors here, and a machine that is not the whole of a node has no cores to
@@ -59,20 +66,26 @@ MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none
 
 
 def bounds(operation: str, there: list[str]) -> list[Bound]:
-    """Return what is asked of an operation, and what is shown."""
+    """Return what is asked of an operation, and what is shown: like beside like first."""
     adios2, netcdf = OPERATIONS[operation]
     required = {"adios2": adios2, "netcdf": netcdf, "pnetcdf": netcdf}
+    first = []
+    if operation == "write":
+        new = {name: NEW_POOL_AGAINST_ADIOS2 if name == "adios2" else 1.0 for name in there}
+        first = [Bound(NEW_POOL, PEERS[name], "speed", limit) for name, limit in new.items()]
     # What is looked at where it lies is not slowed down.
     shown = [Bound("engram", EMULATED, "show")] if operation != ADD_UP else []
-    if operation == "write":
-        shown += [Bound(NEW_POOL, PEERS[name], "show") for name in there]
-    return shown + [
-        Bound("engram", PEERS[name], "speed", limit)
-        if limit
-        else Bound("engram", PEERS[name], "show")
-        for name in there
-        for limit in (required.get(name),)
-    ]
+    return (
+        first
+        + shown
+        + [
+            Bound("engram", PEERS[name], "speed", limit)
+            if limit
+            else Bound("engram", PEERS[name], "show")
+            for name in there
+            for limit in (required.get(name),)
+        ]
+    )
 
 
 def launch(program: Path, path: Path, ranks: int, side: int) -> dict[str, float]:
@@ -123,7 +136,7 @@ def kernel(
     return list(lines.values())
 
 
-def rows(*command: str | Path) -> list[dict[str, float]]:
+def rows(*command: str | Path) -> list[dict[str, Any]]:
     """Return what a program prints, a line of JSON a round, without the first."""
     words = [str(word) for word in command]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
@@ -144,17 +157,23 @@ def block(program: Path, folder: Path, rounds: int) -> list[Line]:
     return [store, load]
 
 
-def modes(program: Path, folder: Path, rounds: int) -> Line:
-    """Store 64 MiB into a pool on a disk, made durable once or piece by piece."""
-    size = 128 << 20
-    with engram.create(folder / "pool", size=size, durability="system", prefault=True) as pool:
+def modes(program: Path, folder: Path, ranks: int, rounds: int) -> list[Line]:
+    """Store 64 MiB into a pool on a disk, durable once or piece by piece, and load it again."""
+    size = 64 << 20
+    with engram.create(folder / "pool", size=2 * size, durability="system", prefault=True) as pool:
         pool.create_array("A", shape=(size // 8,), dtype="f8")
-    found = rows(program, folder / "pool", str(rounds + 1))
+    launched = (*MPIRUN, "-n", str(ranks))
+    found = rows(*launched, program, folder / "pool", str(rounds + 1))
     engram.destroy(folder / "pool")
-    title = "store 64 MiB on a disk, durable"
-    line = Line(title, "ms", [Bound("once", "as written", "show")])
-    line.samples = {mode: [sample[mode] for sample in found] for mode in ("once", "as written")}
-    return line
+    made = []
+    for operation, title in MODES.items():
+        bound = Bound("once", "as written", "show")
+        line = Line(f"{ranks} rank{'s' * (ranks > 1)}: {title}", "ms", [bound])
+        line.samples = {
+            mode: [sample[operation][mode] for sample in found] for mode in ("once", "as written")
+        }
+        made.append(line)
+    return made
 
 
 def main() -> int:
@@ -187,8 +206,10 @@ def main() -> int:
                 absent[title] = str(reason)
                 console.print(f"{title} is left out: {reason}")
         lines += block(build.alone("block", Path(tools), prefix), Path(folder), 3 * rounds)
+        program = build.alone("modes", Path(tools), prefix)
         with tempfile.TemporaryDirectory(prefix="engram-bench-", dir=chosen.disk) as disk:
-            lines.append(modes(build.alone("modes", Path(tools), prefix), Path(disk), rounds))
+            for ranks in chosen.ranks:
+                lines += modes(program, Path(disk), ranks, rounds)
         for ranks in chosen.ranks:
             lines += kernel(programs, Path(folder), ranks, side, rounds)
             console.print(f"[dim]{time.monotonic() - start:5.0f} s[/]  {ranks} ranks")

@@ -13,7 +13,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from bench.mpi.__main__ import ADD_UP, EMULATED, NEW_POOL, OPERATIONS, PEERS
+from bench.mpi.__main__ import ADD_UP, EMULATED, MODES, NEW_POOL, PEERS
 
 COLOURS = {
     "engram": "#1f6f8b",
@@ -25,6 +25,7 @@ COLOURS = {
     PEERS["hdf5"]: "#d3d3d3",
 }
 KERNEL = re.compile(r"(?P<ranks>\d) ranks?: (?P<operation>[a-z ]+) (?P<gib>[\d.]+) GiB")
+MODE = re.compile(r"(?P<ranks>\d) ranks?: (?P<what>.+)")
 TITLES = {"write": "Write", "read": "Read", "read otherwise": "Read otherwise", ADD_UP: "Add up"}
 
 Found = dict[tuple[str, int], dict[str, Any]]
@@ -36,34 +37,49 @@ def kernels(lines: list[dict[str, Any]]) -> Found:
     return {(m["operation"], int(m["ranks"])): line | m.groupdict() for m, line in matches if m}
 
 
-def table(found: Found, operation: str) -> list[str]:
-    """Return an operation's table: milliseconds, and how many times Engram's speed."""
+def table(found: Found, operation: str, ours: str = "engram") -> list[str]:
+    """Return an operation's table: milliseconds, and how many times our speed."""
     ranks = sorted({ranks for name, ranks in found if name == operation})
     there = [who for who in COLOURS if who in found[operation, ranks[0]]["medians"]]
-    asked = dict(zip(PEERS, (*OPERATIONS[operation], OPERATIONS[operation][1]), strict=False))
+    if ours == NEW_POOL:
+        # Like with like: each makes what it writes into.
+        there = [NEW_POOL, *(who for who in PEERS.values() if who in there)]
     head = ["", *(f"{n} rank{'s' * (n > 1)}, ms" for n in ranks), *(f"x {n}" for n in ranks)]
     rows = [[*head, "asked"], ["---", *["---:"] * (2 * len(ranks) + 1)]]
     for who in there:
         medians = [found[operation, n]["medians"] for n in ranks]
         row = [who, *(f"{1e3 * each[who]:,.0f}" for each in medians)]
-        ratios = [ratio_of(found[operation, n], who) for n in ranks]
-        limit = next((asked.get(name) for name, title in PEERS.items() if title == who), None)
+        bounds = [bound_of(found[operation, n], ours, who) for n in ranks]
+        limit = next((bound["limit"] for bound in bounds if bound and bound["limit"]), None)
+        ratios = [f"{bound['ratio']:.2g}" if bound else "" for bound in bounds]
         met = [ratio if limit is None else marked(ratio, limit) for ratio in ratios]
         rows.append([*row, *(str(each) for each in met), f"{limit:g}" if limit else ""])
     return ["| " + " | ".join(row) + " |" for row in rows]
 
 
-def ratio_of(line: dict[str, Any], who: str) -> str:
-    """Return how many times a contestant's time is Engram's, as the run judged it."""
-    for bound in line["bounds"]:
-        if bound["ours"] == "engram" and bound["peer"] == who:
-            return f"{bound['ratio']:.1f}"
-    return ""
+def bound_of(line: dict[str, Any], ours: str, who: str) -> dict[str, Any] | None:
+    """Return how the run judged one contestant beside another, if it did."""
+    bounds: list[dict[str, Any]] = line["bounds"]
+    return next((each for each in bounds if (each["ours"], each["peer"]) == (ours, who)), None)
 
 
 def marked(ratio: str, limit: float) -> str:
     """Return a ratio, marked if it is less than was asked."""
     return ratio if ratio and float(ratio) >= limit else f"**{ratio}**"
+
+
+def modes(lines: list[dict[str, Any]]) -> list[str]:
+    """Return the table of pMEMCPY's modes, by ranks; nothing of a run that had none."""
+    matches = [(MODE.match(line["title"]), line["medians"]) for line in lines]
+    made = {(m["what"], int(m["ranks"])): medians for m, medians in matches if m}
+    ranks = sorted({number for what, number in made if what in MODES.values()})
+    head = ["", *(f"{n} rank{'s' * (n > 1)}, ms" for n in ranks)]
+    rows = [head, ["---", *["---:"] * len(ranks)]]
+    for what in MODES.values():
+        for mode, name in (("once", "A: once"), ("as written", "B: piece by piece")):
+            times = [f"{1e3 * made[what, n][mode]:,.1f}" for n in ranks]
+            rows.append([f"{what}, {name}", *times])
+    return ["| " + " | ".join(row) + " |" for row in rows] if ranks else []
 
 
 def draw(found: Found, place: Path) -> None:
@@ -104,11 +120,15 @@ def main() -> None:
     """Print the tables, and draw."""
     results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     found = kernels(results["lines"])
+    new = table(found, "write", NEW_POOL)
+    print("### Write: a new pool beside new files\n", *new, "", sep="\n")  # noqa: T201
     for operation, title in TITLES.items():
         if any(name == operation for name, _ in found):
             print(f"### {title}\n", *table(found, operation), "", sep="\n")  # noqa: T201
+    if shown := modes(results["lines"]):
+        print("### pMEMCPY's modes\n", *shown, "", sep="\n")  # noqa: T201
     for line in results["lines"]:
-        if not KERNEL.match(line["title"]):
+        if not MODE.match(line["title"]):
             times = {who: f"{1e3 * time:.1f} ms" for who, time in line["medians"].items()}
             print(line["title"], times, [b["ratio"] for b in line["bounds"]])  # noqa: T201
     draw(found, Path(sys.argv[2]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.compare.memory import Mapping, private
+from bench.compare.memory import Mapping, Pages, private
 from bench.harness import PLACES, Bound, Contestant, Line, measure, timed
 from bench.own.store import Engram
 
@@ -158,3 +158,50 @@ def total(setting: Setting) -> Iterator[Line]:
 def adding_up(store: Peer) -> Callable[[], float]:
     """Return a round of one look-up and sum."""
     return lambda: timed(lambda: store.total(NAME))
+
+
+def pages(setting: Setting) -> Iterator[Line]:
+    """Add up 64 MiB of a tmpfs file, on small pages and on huge ones; and make these of those.
+
+    What that costs is what a store would have to earn back that did so when an array is first
+    viewed.
+    """
+    values = large()
+    alone = private(values)
+    small, huge = (Pages(setting.folder / name, values) for name in _folders(setting))
+    is_huge = huge.make_huge()
+    contestants = [
+        Contestant("private array", lambda: timed(alone.sum)),
+        Contestant("small pages", lambda: timed(small.values.sum)),
+    ]
+    bounds = [Bound("small pages", "private array", "show")]
+    if is_huge:
+        contestants.append(Contestant("huge pages", lambda: timed(huge.values.sum)))
+        bounds.append(Bound("huge pages", "private array", "show"))
+    line = Line("sum of 64 MiB in memory, by its pages", "ms", bounds)
+    yield measure(line, contestants, 3 * setting.rounds)
+    small.remove()
+    huge.remove()
+    if is_huge:
+        yield measure(
+            Line("make huge pages of 64 MiB on small ones", "ms", []),
+            [Contestant("the kernel", lambda: _made_huge(setting, values))],
+            setting.rounds,
+        )
+
+
+def _folders(setting: Setting) -> list[str]:
+    """Make a folder for each of two files."""
+    names = ["small", "huge"]
+    for name in names:
+        (setting.folder / name).mkdir(exist_ok=True)
+    return names
+
+
+def _made_huge(setting: Setting, values: Values) -> float:
+    """Return how long the kernel takes."""
+    found = Pages(setting.folder, values)
+    float(found.values.sum())
+    seconds = timed(found.make_huge)
+    found.remove()
+    return seconds

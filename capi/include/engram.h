@@ -118,6 +118,16 @@ typedef enum {
   ENGRAM_MEMBER_KIND_OBJECT = 5,
 } engram_member_kind;
 
+// Who sees a member of a group.
+typedef enum {
+  // The user who made it.
+  ENGRAM_SCOPE_PRIVATE = 0,
+  // The namespace's owner, and its group where the namespace's mode lets that write.
+  ENGRAM_SCOPE_SHARED = 1,
+  // All whom the namespace's mode admits. Nobody changes it.
+  ENGRAM_SCOPE_PUBLISHED = 2,
+} engram_scope;
+
 // What a pool must survive.
 typedef enum {
   // As much as the filesystem allows: on tmpfs the death of any process, on others the loss of
@@ -172,6 +182,9 @@ typedef struct engram_dtype engram_dtype;
 // A group.
 typedef struct engram_group engram_group;
 
+// Settings of the index. What is not set is up to the group above.
+typedef struct engram_index_settings engram_index_settings;
+
 // Names or paths, each with an id if it has one.
 typedef struct engram_list engram_list;
 
@@ -190,6 +203,10 @@ typedef struct engram_pool engram_pool;
 
 // How a pool is made.
 typedef struct engram_pool_options engram_pool_options;
+
+// A source of memory without a name, in a pool. The memory goes back to the pool when it is freed,
+// when the scratch is, and when the process ends, however it ends.
+typedef struct engram_scratch engram_scratch;
 
 // A value as memory. It keeps its contents until the view is freed, even if this or another
 // process deletes or replaces the object.
@@ -407,6 +424,40 @@ engram_status engram_move(const engram_group *group,
 
 // Frees a group's handle. NULL is allowed, and does nothing.
 void engram_group_free(engram_group *group);
+
+// Gives new settings, of which nothing is set.
+engram_status engram_index_settings_new(engram_index_settings **settings);
+
+// Sets when attributes are indexed: one of `ENGRAM_INDEXING_...`.
+engram_status engram_index_settings_indexing(engram_index_settings *settings,
+                                             int indexing);
+
+// Sets whether groups of attributes may change: split where they are large, and merge.
+engram_status engram_index_settings_dynamic(engram_index_settings *settings, bool on);
+
+// Sets a number by its name: `attributes_per_group` (0 for all in one), `split_threshold`,
+// `segment_rows`, `tail_rows`, `merge_sf`, `merge_overlap` or `queue_max`.
+engram_status engram_index_settings_number(engram_index_settings *settings,
+                                           const char *name,
+                                           uint32_t value);
+
+// Splits the index by an attribute: objects in which it is below a number, and the others.
+engram_status engram_index_settings_split_on(engram_index_settings *settings,
+                                             const char *key,
+                                             double value);
+
+// Splits the index by an attribute: objects in which it is below a text, or before the time that
+// the text names, and the others.
+engram_status engram_index_settings_split_on_text(engram_index_settings *settings,
+                                                  const char *key,
+                                                  const char *text);
+
+// Sets how what is stored below a group from now on is indexed.
+engram_status engram_group_set_index(const engram_group *group,
+                                     const engram_index_settings *settings);
+
+// Frees settings. NULL is allowed, and does nothing.
+void engram_index_settings_free(engram_index_settings *settings);
 
 // The number of a list's entries; 0 for NULL.
 size_t engram_list_len(const engram_list *list);
@@ -707,6 +758,74 @@ engram_status engram_query(const engram_group *group,
 engram_status engram_query_count(const engram_group *group,
                                  const char *query,
                                  uint64_t *count);
+
+// Begins to take memory of the pool that a group lies in.
+engram_status engram_scratch_new(const engram_group *group, engram_scratch **scratch);
+
+// Gives memory that holds whatever the pool held there before, aligned to 64 bytes. NULL after an
+// error, and where `nbytes` is 0.
+void *engram_scratch_malloc(const engram_scratch *scratch,
+                            size_t nbytes);
+
+// Gives memory for `count` items of `nbytes` each, all zeros. NULL after an error, and where there
+// are no bytes.
+void *engram_scratch_calloc(const engram_scratch *scratch,
+                            size_t count,
+                            size_t nbytes);
+
+// Gives memory another length, in another place if need be, with what it held up to the shorter of
+// both lengths. With NULL this is `engram_scratch_malloc`. With 0 bytes it frees the memory and
+// returns NULL. It also returns NULL after an error: then the memory is as it was.
+void *engram_scratch_realloc(const engram_scratch *scratch,
+                             void *pointer,
+                             size_t nbytes);
+
+// Gives memory whose address is a multiple of `alignment`: a power of two, and no less than the
+// size of a pointer.
+engram_status engram_scratch_posix_memalign(const engram_scratch *scratch,
+                                            size_t alignment,
+                                            size_t nbytes,
+                                            void **pointer);
+
+// Gives memory back to the pool. NULL is allowed, and does nothing.
+engram_status engram_scratch_release(const engram_scratch *scratch, void *pointer);
+
+// Gives all its memory back to the pool, and frees the scratch. NULL is allowed, and does nothing.
+void engram_scratch_free(engram_scratch *scratch);
+
+// Tells who sees the member at a path. With NULL or "", this is the group itself.
+engram_status engram_scope_of(const engram_group *group,
+                              const char *path,
+                              engram_scope *scope);
+
+// Sets who sees what is made: `ENGRAM_SCOPE_PRIVATE` or `ENGRAM_SCOPE_SHARED`. If it is not set,
+// those see it who see its group.
+engram_status engram_options_scope(engram_options *options,
+                                   int scope);
+
+// Makes a group of a scope: `ENGRAM_SCOPE_PRIVATE` or `ENGRAM_SCOPE_SHARED`. What is made in it
+// has that scope, too, unless its options say another. `new` may be NULL.
+engram_status engram_group_create_scoped(const engram_group *group,
+                                         const char *path,
+                                         int scope,
+                                         engram_group **new_);
+
+// Lets the namespace's owner and group see what is private at a path, a group with all that is
+// below it, all or nothing. They may change it, too.
+engram_status engram_scope_share(const engram_group *group,
+                                 const char *path);
+
+// Keeps what is shared at a path to its owner, all or nothing.
+engram_status engram_scope_unshare(const engram_group *group, const char *path);
+
+// Lets all read what is at a path whom the namespace's mode admits, all or nothing. Nobody changes
+// it any more. Where nobody but the owner would read it, that is refused unless `closed` is true.
+engram_status engram_scope_publish(const engram_group *group,
+                                   const char *path,
+                                   bool closed);
+
+// Withdraws what is published at a path, all or nothing: it is shared again.
+engram_status engram_scope_unpublish(const engram_group *group, const char *path);
 
 // Copies a box of an array into memory, in C order. `offsets` and `counts` have one number for
 // each dimension. For a blob, this copies a range of its bytes. `nbytes` is the size of the memory

@@ -212,6 +212,7 @@ public:
     Options() : made_(taken<decltype(made_)>(engram_options_new)) {}
     Options &&overwrite() && { return with(engram_options_overwrite(made_.get(), true)); }
     Options &&unset() && { return with(engram_options_unset(made_.get(), true)); }
+    Options &&scope(engram_scope who) && { return with(engram_options_scope(made_.get(), who)); }
     Options &&dims(const std::vector<const char *> &names) && {
         return with(engram_options_dims(made_.get(), names.size(), names.data()));
     }
@@ -256,7 +257,6 @@ struct Watch { // paths of what has come; none if the time is up, or after a sig
         return texts_of([&](auto **out) { return engram_watch_wait(handle.get(), seconds, out); });
     }
 };
-
 template <class T> struct item_of { using type = void *; };
 template <class T> struct item_of<std::vector<T>> { using type = T; };
 

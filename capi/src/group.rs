@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use engram::{Error, Found, Gid, Kind, Member, Namespace, Result};
+use engram::{Error, Found, Gid, Kind, Member, Namespace, Result, Scope};
 
 use crate::error::{Status, c_string, guard};
 use crate::list::{List, MemberKind};
@@ -36,15 +36,17 @@ pub(crate) fn missing(path: &str) -> Error {
     )
 }
 
-fn made(
+/// Makes a group, of a scope if one is given; else it has that of the group that it is made in.
+pub(crate) fn made(
     group: *const Group,
     path: *const c_char,
     exist_ok: bool,
+    scope: Option<Scope>,
     new: *mut *mut Group,
 ) -> Result<()> {
     let out = if new.is_null() { None } else { Some(raw::out("new", new)?) };
     let (group, path) = (raw::of("group", group)?, raw::text("path", path)?);
-    let gid = group.namespace.create_group(group.gid, path, &[], &[], exist_ok, None)?;
+    let gid = group.namespace.create_group(group.gid, path, &[], &[], exist_ok, scope)?;
     if let Some(out) = out {
         out.set(raw::give(Group { namespace: group.namespace.clone(), gid }));
     }
@@ -58,7 +60,7 @@ pub unsafe extern "C" fn engram_group_create(
     path: *const c_char,
     new: *mut *mut Group,
 ) -> Status {
-    guard(|| made(group, path, false, new))
+    guard(|| made(group, path, false, None, new))
 }
 
 /// Gives a group, and makes it if it is not there. `found` may be NULL.
@@ -68,7 +70,7 @@ pub unsafe extern "C" fn engram_group_require(
     path: *const c_char,
     found: *mut *mut Group,
 ) -> Status {
-    guard(|| made(group, path, true, found))
+    guard(|| made(group, path, true, None, found))
 }
 
 /// Gives a group that exists.

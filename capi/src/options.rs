@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::path::PathBuf;
 
-use engram::{Codec, CreateOptions, Durability, IndexMode, Layout, Placement, chunks_for};
+use engram::{Codec, CreateOptions, Durability, IndexMode, Layout, Placement, Result, chunks_for};
 
 use crate::error::{Status, guard};
 use crate::raw::{self, argument};
@@ -218,15 +218,20 @@ pub unsafe extern "C" fn engram_options_read_only(options: *mut Options, on: boo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_options_indexing(options: *mut Options, indexing: c_int) -> Status {
     guard(|| {
-        raw::of_mut("options", options)?.placement.index = match indexing {
-            INHERITED => None,
-            SYNC => Some(IndexMode::Sync),
-            ASYNC => Some(IndexMode::Async),
-            NEVER => Some(IndexMode::None),
-            other => return Err(argument(format!("indexing is {other}: give 0, 1, 2 or 3"))),
-        };
+        raw::of_mut("options", options)?.placement.index = indexing_of(indexing)?;
         Ok(())
     })
+}
+
+/// When to index, which C gives as a number; `None` as the group says.
+pub(crate) fn indexing_of(indexing: c_int) -> Result<Option<IndexMode>> {
+    match indexing {
+        INHERITED => Ok(None),
+        SYNC => Ok(Some(IndexMode::Sync)),
+        ASYNC => Ok(Some(IndexMode::Async)),
+        NEVER => Ok(Some(IndexMode::None)),
+        other => Err(argument(format!("indexing is {other}: give 0, 1, 2 or 3"))),
+    }
 }
 
 /// Keeps an array in chunks of this shape, each encoded on its own, so that the array can grow and
@@ -258,7 +263,7 @@ pub unsafe extern "C" fn engram_options_dims(
     guard(|| {
         let names = raw::lengths("names", names, ndim)?;
         let names = names.iter().map(|name| raw::text("a dimension's name", *name));
-        let dims = names.map(|name| name.map(str::to_owned)).collect::<Result<_, _>>()?;
+        let dims = names.map(|name| name.map(str::to_owned)).collect::<Result<_>>()?;
         raw::of_mut("options", options)?.dims = Some(dims);
         Ok(())
     })

@@ -16,8 +16,11 @@ use crate::operation::Urge;
 const LOOK_EVERY: u64 = 40;
 /// Kills of one pool; then everything is deleted, and the next is made.
 const POOL_KILLS: u64 = 120;
-/// How long a worker has to come to a step.
+/// How long a worker has to come to a step, and half as much more for each time that nobody came to
+/// it: others may keep the machine busy.
 const TRAP_MILLIS: u64 = 400;
+/// The longest of that.
+const TRAP_MILLIS_MOST: u64 = 4000;
 /// How long others may come to wait for one that stands still.
 const QUEUE_MILLIS: u64 = 3;
 
@@ -26,14 +29,19 @@ const GIVE_UP: u64 = 4;
 
 /// Protocols that workers do not run, or not to the end. Processes that do are killed at each of
 /// their steps by tests of their own: `engine/tests/pools/backup.rs` and `upgrade.rs`,
-/// `space/compact.rs` and `vacant.rs`, `store/slab.rs`, `users/modes.rs`; files are flushed where
-/// media need it, in `power/`.
-const ELSEWHERE: [&str; 9] = [
+/// `moves/copy_kill.rs`, `space/compact.rs` and `vacant.rs`, `store/slab.rs`, `users/modes.rs`;
+/// files are flushed where media need it, in `power/`; what only an older engine, or a run of which
+/// nothing lives, leads to is in `engine/columns/src/runs/kills.rs`.
+const ELSEWHERE: [&str; 13] = [
     "backup.",
     "compact.",
+    "copy.",
     "file.flushed",
+    "index.runs-given-up",
+    "index.runs-gone",
     "join.",
     "mode.",
+    "move-out.",
     "occupy.",
     "slab.",
     "upgrade.",
@@ -292,9 +300,15 @@ impl Campaign {
         Ok((slot, parent))
     }
 
-    /// Waits until the trap of one of these workers has sprung.
-    fn await_any(&mut self, slots: &[usize]) {
-        let until = Instant::now() + Duration::from_millis(TRAP_MILLIS);
+    /// How long workers have to come to a step.
+    fn patience(&self, step: usize) -> Duration {
+        let most = TRAP_MILLIS.saturating_mul(1 + self.missed[step] / 2);
+        Duration::from_millis(most.min(TRAP_MILLIS_MOST))
+    }
+
+    /// Waits until the trap of one of these workers has sprung, which stands at this step.
+    fn await_any(&mut self, step: usize, slots: &[usize]) {
+        let until = Instant::now() + self.patience(step);
         while Instant::now() < until && !slots.iter().any(|slot| self.crew.has_died(*slot, 0)) {
             rest(Duration::from_micros(100));
         }
@@ -343,6 +357,9 @@ impl Campaign {
         if ALL[step] == "file.announced" {
             return self.overtake(step);
         }
+        if ALL[step] == "close.sealed" {
+            return self.close_alone(step);
+        }
         let (slot, parent) = self.lead(step, false)?;
         let other = (parent + 1) % WRITERS;
         if let Some((name, urge)) = before(ALL[step]) {
@@ -361,10 +378,11 @@ impl Campaign {
         let passes = if rare { 0 } else { self.random.below(3) as u32 };
         self.crew.slot(slot).arm(step, passes, Trap::Die);
         let mut trapped = vec![slot];
-        // Who maintains the index does so for all; who comes first finds what a death has left of a
-        // file that is everybody's.
+        // Who maintains the index does so for all; who comes first finds what a death has left, of
+        // a file that is everybody's, or in a lease; and a new span is mapped once by each.
         let urge = Urge::towards(ALL[step]);
-        if matches!(urge, Urge::Index | Urge::Crowd) {
+        if matches!(urge, Urge::Index | Urge::Crowd | Urge::View) || ALL[step].starts_with("dead.")
+        {
             let first = before(ALL[step]).map(|_| other);
             for other in (0..WRITERS).filter(|other| *other != slot && Some(*other) != first) {
                 self.crew.slot(other).urge.store(urge as u32, SeqCst);
@@ -372,7 +390,7 @@ impl Campaign {
                 trapped.push(other);
             }
         }
-        self.await_any(&trapped);
+        self.await_any(step, &trapped);
         let urged = [parent].into_iter().chain(trapped.iter().copied());
         urged.for_each(|slot| self.crew.slot(slot).disarm());
         let mut died = 0;
@@ -402,7 +420,7 @@ impl Campaign {
             return self.crew.reap().map(drop);
         }
         self.crew.slot(reader).arm(step, 0, Trap::Die);
-        self.await_any(&[reader]);
+        self.await_any(step, &[reader]);
         let died = self.crew.slot(reader).sprung_at() == Some(step);
         let dying = if died { vec![writer, reader] } else { vec![writer] };
         self.crew.kill(&dying)?;
@@ -411,6 +429,27 @@ impl Campaign {
         self.missed[step] += u64::from(!died);
         self.held[mapped] += 1;
         self.crew.reap().map(drop)
+    }
+
+    /// Kills everybody but one worker, which then dies at a step of its close: the last process
+    /// that has a namespace open does more at its end.
+    fn close_alone(&mut self, step: usize) -> Result<(), Fault> {
+        let last = self.random.below(WRITERS as u64) as usize;
+        let others: Vec<usize> =
+            self.crew.living().into_iter().filter(|slot| *slot != last).collect();
+        self.crew.kill(&others)?;
+        self.crew.slot(last).urge.store(Urge::Reopen as u32, SeqCst);
+        self.crew.slot(last).arm(step, 0, Trap::Die);
+        self.await_any(step, &[last]);
+        self.crew.slot(last).disarm();
+        let died = self.crew.slot(last).sprung_at() == Some(step);
+        if died && !self.crew.has_died(last, 10_000) {
+            return Err(format!("worker {last} does not die at {}", ALL[step]));
+        }
+        self.at_step[step] += u64::from(died);
+        self.missed[step] += u64::from(!died);
+        self.together += self.crew.reap()?.saturating_sub(u64::from(died));
+        Ok(())
     }
 
     /// Lets a worker stand still at a step, with all its locks; others come to wait for it; then it

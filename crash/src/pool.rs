@@ -36,9 +36,10 @@ pub fn make(path: &Path, checksums: bool) {
     let options = CreateOptions { size: SIZE, force: true, checksums, ..CreateOptions::default() };
     let pool = Pool::create(path, &options).expect("a new pool");
     let realm = pool.create_namespace(NAMESPACE, MODES[0], None, None).expect("a new namespace");
+    // A merge is done in parts of the size of a few segments: here there are some in most merges.
     let settings = IndexSettings {
         tail_rows: Some(8),
-        segment_rows: Some(16),
+        segment_rows: Some(3),
         split_threshold: Some(5),
         queue_max: Some(16),
         ..IndexSettings::default()

@@ -128,7 +128,8 @@ pub use engram_media as media;
 pub use engram_ops::group::{Clash, GroupInfo, Permit};
 pub use engram_ops::group_times::GroupTimes;
 pub use engram_pool::namespace::{
-    Allocation, Flush, InPlace, Namespace, NamespaceInfo, WatchEnd, Watcher,
+    Allocation, CopiedIds, Copier, CopyOptions, CopyPlan, Departure, Flush, InPlace, Namespace,
+    NamespaceInfo, WatchEnd, Watcher, totals_of_several,
 };
 pub use engram_pool::transfer::Moved;
 pub use engram_pool::{CreateOptions, DeviceInfo, Durability, Pool};

@@ -79,6 +79,7 @@ from engram.snapshot import Snapshot
 if TYPE_CHECKING:
     from engram import active
     from engram.active import ActiveObject, activemethod
+    from engram.copying import CopyProgress
     from engram.explanation import Explanation
     from engram.figures import Figures
     from engram.formats import (
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
     from engram.salvaging import LeftOut, SalvageReport, salvage
     from engram.table import Table
     from engram.tree import Tree
+    from engram.united import UnitedResult
     from engram.verifying import Report, verify
     from engram.watch import Watch
 
@@ -122,6 +124,7 @@ __all__ = [
     "Compaction",
     "ConflictError",
     "CoordinatorError",
+    "CopyProgress",
     "CorruptError",
     "DeviceInfo",
     "EngramError",
@@ -172,6 +175,7 @@ __all__ = [
     "Space",
     "Table",
     "Tree",
+    "UnitedResult",
     "UnsupportedError",
     "UnverifiedError",
     "Upgrade",

@@ -436,6 +436,18 @@ class Allocation:
         self._native = _engram.allocate(*self._target, self._new)
         return self._native.array
 
+    def _is_new(self, offset: int, nbytes: int) -> bool:
+        """Whether so many bytes are better made elsewhere, and then stored, than made there.
+
+        This process has not come to those pages yet, and each would cost it a fault.
+        """
+        return self._native is not None and self._native.is_new(offset, nbytes)
+
+    def _store(self, offset: int, values: NDArray[Any]) -> None:
+        """Copy the bytes of a contiguous array to an offset of the target, in bytes."""
+        assert self._native is not None  # noqa: S101 - within the block
+        self._native.store(offset, values.reshape(-1).view(np.uint8))
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

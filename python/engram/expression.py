@@ -167,31 +167,27 @@ class Field:
 
     __iter__ = None  # of what has items by name
 
-    def isin(self, values: Iterable[Any]) -> Expression:
+    def isin(self, values: "Iterable[Any] | Param") -> Expression:
         """Equal to any of these.
 
         Parameters
         ----------
         values
-            Any number of values: a list, a set, an array of shape (n,).
+            Any number of values: a list, a set, an array of shape (n,); or a `param` for a list.
 
         """
-        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-            raise ArgumentError(f"isin takes several values, not {values!r}: give a list")
-        return Expression("", (f"{self} in {_list(values)}",))
+        return Expression("", (f"{self} in {_several('isin', values)}",))
 
-    def not_in(self, values: Iterable[Any]) -> Expression:
+    def not_in(self, values: "Iterable[Any] | Param") -> Expression:
         """Be there, and equal to none of these.
 
         Parameters
         ----------
         values
-            Any number of values: a list, a set, an array of shape (n,).
+            Any number of values: a list, a set, an array of shape (n,); or a `param` for a list.
 
         """
-        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-            raise ArgumentError(f"not_in takes several values, not {values!r}: give a list")
-        return Expression("", (f"{self} not in {_list(values)}",))
+        return Expression("", (f"{self} not in {_several('not_in', values)}",))
 
     def between(self, low: Any, high: Any) -> Expression:
         """From `low` to `high`, both included."""
@@ -424,6 +420,15 @@ def _only_text(what: str, text: object) -> Any:
     if isinstance(text, str):
         return str.__str__(text)
     raise ArgumentError(f"{what} takes a str, not {text!r}")
+
+
+def _several(what: str, values: "Iterable[Any] | Param") -> str:
+    """Write values, or the parameter that stands for them, as what follows `in`."""
+    if isinstance(values, Param):
+        return str(values)
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ArgumentError(f"{what} takes several values, not {values!r}: give a list")
+    return _list(values)
 
 
 def _list(values: Iterable[Any]) -> str:

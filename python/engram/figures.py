@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from engram import _engram
-from engram.errors import ArgumentError, QueryError
+from engram.errors import ArgumentError, QueryError, UnsupportedError
 from engram.expression import Field, Measure
 from engram.extras import library
 from engram.plain import printable
@@ -20,7 +20,10 @@ _SHOWN = 20
 """So many rows are shown."""
 
 _DAY = 86_400 * 10**9
-_NS = range(-(2**63) + 1, 2**63)
+_COUNTS = range(-(2**63) + 1, 2**63)
+"""So many units of time, from 1970 on, a `datetime64` can be; one less is NaT."""
+_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+"""The units that figures of time are told in, in ns: the finest that holds it; beyond, days."""
 
 
 class Figures(Sequence[tuple[Any, ...]]):
@@ -99,11 +102,21 @@ class Figures(Sequence[tuple[Any, ...]]):
         Raises
         ------
         UnsupportedError
-            If pyarrow is not installed.
+            If pyarrow is not installed, or has no type for a column: times of which some are
+            millions of years away, and others are fractions of a second.
 
         """
         pa: Any = library("pyarrow", "pyarrow", "figures as a table of Arrow's")
-        return pa.table(self.to_dict())
+        columns = {}
+        for name, values in self.to_dict().items():
+            try:
+                columns[name] = pa.array(_of_one_unit(values))
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as error:
+                raise UnsupportedError(
+                    f"Arrow has no type for all values of the column {name}: take to_dict() or "
+                    f"to_pandas() ({error})"
+                ) from error
+        return pa.table(columns)
 
     def __repr__(self) -> str:
         shown = printable(self.query)
@@ -119,6 +132,27 @@ class Figures(Sequence[tuple[Any, ...]]):
         ]
         more = len(self._rows) - len(rows)
         return "\n".join(lines) + (f"\n… {more:,} more" if more else "")
+
+
+def _of_one_unit(values: list[Any]) -> list[Any]:
+    """Give a column's times in the coarsest of their units.
+
+    Raises
+    ------
+    ValueError
+        If that would round one.
+
+    """
+    times = {np.datetime_data(v.dtype)[0] for v in values if isinstance(v, np.datetime64)}
+    if len(times) < 2:  # noqa: PLR2004 - they have one unit
+        return values
+    unit = next(unit for unit in ("D", *reversed(_UNITS)) if unit in times)
+    told: list[Any] = []
+    for given in values:
+        told.append(None if given is None else given.astype(f"M8[{unit}]"))
+        if given is not None and told[-1].astype(given.dtype) != given:
+            raise ValueError(f"{given} is no whole number of {unit}")
+    return told
 
 
 def text_of_figures(figures: Any, where: Any, group_by: Any) -> str:
@@ -152,7 +186,12 @@ def ask(namespace: _engram.Namespace, group: int, text: str, asked: Asked) -> Fi
         )
     check_names(namespace, query, text, asked)
     columns, rows = query.totals(namespace, group)
-    return Figures(query.text, tuple(columns), [tuple(map(_told, row)) for row in rows])
+    return Figures(query.text, tuple(columns), told_rows(rows))
+
+
+def told_rows(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Give rows of the natives as Python has them."""
+    return [tuple(map(_told, row)) for row in rows]
 
 
 def _told(value: Any) -> Any:
@@ -161,6 +200,7 @@ def _told(value: Any) -> Any:
         return value
     days, ns = value
     whole = days * _DAY + ns
-    if whole in _NS:
-        return np.datetime64(whole, "ns")
-    return np.datetime64(whole // 1000, "us")
+    for unit, length in _UNITS.items():
+        if whole // length in _COUNTS:
+            return np.datetime64(whole // length, unit)  # type: ignore[call-overload]  # a unit
+    return np.datetime64(days, "D")

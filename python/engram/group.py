@@ -38,6 +38,7 @@ from engram.sharing import Sharing
 
 if TYPE_CHECKING:
     from engram._engram import _New
+    from engram.copying import CopyProgress
     from engram.expression import Expression, Field, Measure
     from engram.figures import Figures
     from engram.index import IndexMode
@@ -562,7 +563,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             )
         elif isinstance(value, Group):
             raise ArgumentError(
-                f"{path!r} cannot be a second name of a group: move it with move(old, new)"
+                f"{path!r} cannot be a second name of a group: move it with move(old, new), or "
+                "copy it with copy(old, new)"
             )
         elif not later.put_labelled(self, path, value):
             _put_array(self, path, value, REPLACING)
@@ -585,18 +587,129 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         """
         delete_all(self)
 
-    def move(self, old: str, new: str) -> None:
+    def move(
+        self,
+        old: str,
+        new: str,
+        *,
+        target: "Group | None" = None,
+        scope: "Scope | None" = None,
+        progress: "Callable[[CopyProgress], object] | None" = None,
+    ) -> None:
         """Rename a member, or move it, with all that is below it: it stays the same object.
+
+        ::
+
+            pool.move("run-17/T", "archive/T")
+            pool.move("run-17", "run-17", target=engram.open("/mnt/pmem/archive"))
+
+        `target` is the group from which `new` is a path; this one, if none is given. In another
+        namespace, or another pool, the member is made anew, as by `copy`, and goes here once it is
+        there. Meanwhile all may read it, and nobody changes it. A move that is cut short leaves it
+        where it was, or, at the last, in both places; never in none. Moved again, what is there
+        already and equal only goes here.
+
+        Parameters
+        ----------
+        old, new
+            The paths.
+        target
+            A group of any pool.
+        scope, progress
+            As for `copy`, where the move is to another namespace.
 
         Raises
         ------
         ExistsError
-            If the new name is taken.
+            If the new name is taken by something else.
         ArgumentError
             If a group would be moved into itself.
+        BusyError
+            To another namespace: if it is locked, open as a file or on its way already, or a batch
+            runs.
+        ReadOnlyError
+            If it is read-only or published, or a pool was opened with mode "r".
+        PoolFullError
+            If there is no room for it; it stays here.
 
         """
-        _engram.rename(self._namespace, self._id, old, new)
+        if target is None and scope is None:
+            _engram.rename(self._namespace, self._id, old, new)
+            return
+        from engram import copying  # noqa: PLC0415 - seldom asked for
+
+        spots = copying.spot_of(self, old), copying.spot_of(self if target is None else target, new)
+        copying.move(*spots, scope=scope, progress=progress)
+
+    def copy(
+        self,
+        old: str,
+        new: str,
+        *,
+        target: "Group | None" = None,
+        overwrite: bool = False,
+        scope: "Scope | None" = None,
+        progress: "Callable[[CopyProgress], object] | None" = None,
+    ) -> Any:
+        """Copy a member, with all that is below it, and give the copy: all of it, or nothing.
+
+        ::
+
+            pool.copy("run-17", "run-17-before")
+            pool.copy("run-17/T", "T", target=engram.open("/mnt/pmem/archive"))
+
+        The copy has what the member is and what is said of it: values as they are stored, chunks
+        and their codec, holes of files, attributes, dimensions, settings of the index, protection,
+        further names below a group, and what a mount or an import keeps. It is a new object of
+        this user's, with ids and times of its own.
+
+        It is of one commit, and others see it whole, in one commit. What is written in place
+        meanwhile may be in it half. If this process dies, nothing of it is there.
+
+        Parameters
+        ----------
+        old, new
+            The paths; "/" copies all of the namespace, to a group.
+        target
+            The group from which `new` is a path: of any namespace of any pool. This one, if none
+            is given.
+        overwrite
+            Whether an object replaces the object that has its name.
+        scope
+            "private" or "shared". If it is not given, a copy is private if anything that is copied
+            is, and else seen by all who see its group.
+        progress
+            Called with a `CopyProgress`, with its path, and bytes done and in total; what it raises
+            ends the copy.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such member.
+        ExistsError
+            If the name is taken; with `overwrite`, by a group, or for one.
+        ArgumentError
+            If a group would be copied into itself.
+        UnsupportedError
+            If it is of active objects.
+        BusyError
+            If this thread runs a batch on either namespace.
+        PoolFullError
+            If there is no room; nothing is copied.
+        CorruptError
+            If a value is damaged, as its checksum tells.
+
+        """
+        from engram import copying  # noqa: PLC0415 - seldom asked for
+
+        spots = copying.spot_of(self, old), copying.spot_of(self if target is None else target, new)
+        made = copying.copy(*spots, overwrite=overwrite, scope=scope, progress=progress)
+        if made.is_group:
+            return makers[0](spots[1].namespace, made.id, None, None)
+        (found,) = _engram.handles(spots[1].namespace, np.array([made.id], np.uint64))
+        if found is None:
+            raise NotFoundError(f"the copy {new!r} was deleted or replaced as soon as it was made")
+        return make(spots[1].namespace, found)
 
     def query(
         self,
@@ -630,7 +743,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             Fields to order by, each with " desc" or not. Objects that lack one come last; without
             it, objects come in the order of their ids.
         limit
-            How many objects at most.
+            How many objects at most. It stands in the place of one in `expr`, as `order_by` and
+            `offset` do.
         offset
             How many of the first objects are left out before these; it takes an order.
         params
@@ -639,7 +753,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             "strong" sees all that is stored. "eventual" takes what waits in the queue of async
             indexing for what the index has of it, and need not read it.
         threads
-            How many threads search; as many as help, if not given.
+            How many threads search at most; as many as help, if not given. None is started where
+            there is less to do than it takes to start one.
         split_on, split_threshold, merge
             Hints for the index's layout, which maintenance takes up once, a little after the result
             is used: split what has a key at a value, such as ("temperature", 0); split what has the
@@ -705,7 +820,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             Fields of `group_by` and figures, each with " desc" or not; without it, rows are in the
             order of their groups.
         limit
-            How many rows at most.
+            How many rows at most. It stands in the place of one in `figures`, as `order_by` and
+            `offset` do.
         offset
             How many of the first rows are left out before these; it takes an order.
         params
@@ -740,6 +856,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         *,
         timeout: float | None = None,
         existing: bool = False,
+        params: "Mapping[str, Any] | None" = None,
     ) -> "Watch":
         """Wait for objects below this group, at any depth, of which a condition becomes true.
 
@@ -761,6 +878,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             0 it gives what is there already.
         existing
             First give the objects of which the condition is true now.
+        params
+            Values by the names of the condition's parameters: `:low` in it is `params["low"]`.
 
         Raises
         ------
@@ -772,7 +891,9 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         """
         from engram.watch import Watch  # noqa: PLC0415 - it loads threads
 
-        return Watch(self._namespace, self._id, expr, timeout, truth("existing", existing))
+        found = truth("existing", existing)
+        asked: Any = {"timeout": timeout, "existing": found, "params": params}
+        return Watch(self._namespace, self._id, expr, **asked)
 
     # The index
 

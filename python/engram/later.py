@@ -32,9 +32,11 @@ PUBLIC = {
     **dict.fromkeys(("Report", "verify"), "engram.verifying"),
     **dict.fromkeys(("run", "run_environment"), "engram.running"),
     **dict.fromkeys(("AttributeGroup", "IndexStats"), "engram.index_stats"),
+    "CopyProgress": "engram.copying",
     "Explanation": "engram.explanation",
     "Figures": "engram.figures",
     "Tree": "engram.tree",
+    "UnitedResult": "engram.united",
     "Watch": "engram.watch",
     "active": "engram.active",
     "jobs": "engram.jobs",
@@ -61,6 +63,20 @@ def card(thing: object) -> str:
     """Show a thing of a pool as HTML, as `_repr_html_` has to."""
     html: str = importlib.import_module(_CARDS).card(thing)
     return html
+
+
+def renumbered(kept: list[tuple[int, bytes]], ids: dict[int, int]) -> list[tuple[int, bytes]]:
+    """Give what an import keeps of members for copies of these, which have other ids."""
+    origin = importlib.import_module("engram.formats.origin")
+    given: list[tuple[int, bytes]] = origin.renumbered(kept, ids)
+    return given
+
+
+def words_of_copy(kept: bytes, of_group: bytes, oid: int) -> bytes:
+    """Give what an import keeps of an object for a copy of it alone."""
+    origin = importlib.import_module("engram.formats.origin")
+    given: bytes = origin.words_of_copy(kept, of_group, oid)
+    return given
 
 
 def meet_xarray() -> None:

@@ -1,23 +1,35 @@
 """Namespaces: parts of a pool with an owner, a group, a mode and a size of their own."""
 
+import operator
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from engram import _engram, later, size, tokens
-from engram.arguments import whole_number
+from engram.arguments import truth, whole_number
 from engram.batch import Batch
-from engram.errors import EngramError
+from engram.errors import ArgumentError, EngramError, NotFoundError
 from engram.group import Group
+from engram.handle import make
+from engram.query import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
     from engram._engram import NamespaceInfo, Space
+    from engram.array import Array
+    from engram.blob import Blob
+    from engram.expression import Expression, Field, Measure
+    from engram.figures import Figures
     from engram.housekeeping import Stats
+    from engram.query import Consistency
     from engram.snapshot import Snapshot
+    from engram.united import UnitedResult
+
+_MOST_OID = 2**64 - 1
 
 
 class Namespace(Group):
@@ -128,6 +140,34 @@ class Namespace(Group):
         bound = None if max_growth is None else size.parse(max_growth)
         return Snapshot(self._namespace.snapshot(bound, tokens.new()))
 
+    def by_oid(self, oid: SupportsIndex, /) -> "Array | Blob":
+        """Give the object of this OID, wherever it lies in the namespace, as its path would.
+
+        ::
+
+            oid = pool["run-17/T"].oid
+            pool.move("run-17", "archive")
+            pool.by_oid(oid).path       # "archive/T"
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object here that this user sees: it was deleted or replaced, it is
+            in another namespace, or the number is a group's.
+        ArgumentError
+            If it is no OID.
+
+        """
+        number = _oid(oid)
+        (found,) = _engram.handles(self._namespace, np.array([number], np.uint64))
+        if found is None:
+            raise NotFoundError(
+                f"no object of namespace {self.namespace!r} has the OID {number:#x}: it was "
+                "deleted or replaced, or it lies where this user does not see it; look it up by "
+                "its path"
+            )
+        return make(self._namespace, found)  # type: ignore[no-any-return]  # as `found` says
+
     def drain_index(self, most: int | None = None) -> int:
         """Index what waits in the queue of async indexing, at most so many; give how many it were.
 
@@ -169,6 +209,20 @@ class Namespace(Group):
         return _engram.scratch(self._namespace, shape, dtype, device)
 
 
+def _oid(value: Any) -> int:
+    """Refuse what is no OID."""
+    is_truth = isinstance(value, bool | np.bool_)
+    try:
+        number = None if is_truth else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not 0 <= number <= _MOST_OID:
+        raise ArgumentError(
+            f"{value!r} is no OID: give a whole number of 64 bits, such as an object's `oid`"
+        )
+    return number
+
+
 class Namespaces(Mapping[str, Namespace]):
     """A pool's namespaces by name."""
 
@@ -193,6 +247,101 @@ class Namespaces(Mapping[str, Namespace]):
                 return info
         self._pool.namespace(name)  # raises, and tells why
         raise KeyError(name)
+
+    def query(
+        self,
+        expr: "str | Expression | None" = None,
+        *,
+        names: "Sequence[str] | None" = None,
+        below: str | None = None,
+        order_by: "str | Field | Sequence[str | Field] | None" = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        consistency: "Consistency" = "strong",
+        threads: int | None = None,
+        strict: bool = False,
+    ) -> "UnitedResult":
+        """Find the objects of several namespaces that a condition is true of.
+
+        ::
+
+            for array in pool.namespaces.query("temperature < -15", names=["ice", "ocean"]):
+                print(array.namespace, array.path)
+
+        Each namespace is looked at as of one commit of its own. Order, limit and offset are of all
+        that they find together; without an order, objects come namespace by namespace.
+
+        Parameters
+        ----------
+        expr, order_by, limit, offset, params, consistency, threads, strict
+            As for `Group.query`; `strict` refuses an attribute that nothing has in any of them.
+        names
+            The namespaces, in their order. Without them, all that this user may enter, by name;
+            the others are in the result's `left_out`.
+        below
+            The path of a group: only objects below it, in those namespaces that have it.
+
+        Raises
+        ------
+        AccessError
+            If this user may not enter a namespace that is named.
+        NotFoundError
+            If there is no namespace of a name; if none has the group.
+        QueryError, ArgumentError
+            As `Group.query`.
+
+        """
+        from engram import united  # noqa: PLC0415 - seldom asked for
+
+        parts, left_out = united.parts_of(self._pool, names, below)
+        asked = Asked(order_by, limit, offset, params, consistency, threads)
+        return united.ask(parts, left_out, expr, asked._replace(strict=truth("strict", strict)))
+
+    def aggregate(
+        self,
+        figures: "str | Measure | Sequence[str | Measure]",
+        where: "str | Expression | None" = None,
+        *,
+        names: "Sequence[str] | None" = None,
+        below: str | None = None,
+        group_by: "str | Field | Sequence[str | Field] | None" = None,
+        order_by: "str | Field | Measure | Sequence[str | Field | Measure] | None" = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        consistency: "Consistency" = "strong",
+        threads: int | None = None,
+        strict: bool = False,
+    ) -> "Figures":
+        """Work out figures of the objects of several namespaces, of all of them together.
+
+        ::
+
+            pool.namespaces.aggregate("count(), mean(temperature) group by level")
+
+        Parameters
+        ----------
+        figures, where, group_by, order_by, limit, offset, params, consistency, threads, strict
+            As for `Group.aggregate`.
+        names, below
+            As for `query`.
+
+        Raises
+        ------
+        AccessError, NotFoundError
+            As `query`.
+        QueryError, ArgumentError
+            As `Group.aggregate`.
+
+        """
+        from engram import united  # noqa: PLC0415 - seldom asked for
+        from engram.figures import text_of_figures  # noqa: PLC0415
+
+        parts, _ = united.parts_of(self._pool, names, below)
+        asked = Asked(order_by, limit, offset, params, consistency, threads)
+        asked = asked._replace(strict=truth("strict", strict))
+        return united.work_out(parts, text_of_figures(figures, where, group_by), asked)
 
     def _ipython_key_completions_(self) -> list[str]:
         """Give the names, for the tab key behind `pool.namespaces["`."""

@@ -1,4 +1,4 @@
-"""Attributes that a query names and nothing has: what was probably meant instead.
+"""Attributes that a query or a table names and nothing has: what was probably meant instead.
 
 Nothing here runs for a query whose attributes are known.
 """
@@ -62,6 +62,15 @@ def tell(
             _engram.refuse_name(*texts, kind == _GROUPS, key, message)
         if there and (remedy.is_close or not only_presence):
             warnings.warn(message, EngramWarning, stacklevel)
+
+
+def tell_of_column(
+    namespace: _engram.Namespace, key: str, stacklevel: int, *, is_group: bool
+) -> None:
+    """Warn of a column that was asked for, if nothing at all has such an attribute."""
+    text = f"{_written(_GROUPS if is_group else _OBJECTS, key)} = 0"
+    in_vain = _engram.named_in_vain(_engram.Query(text), namespace)
+    tell(namespace, (text, ""), in_vain, stacklevel, strict=False)
 
 
 def _remedy(namespace: _engram.Namespace, kind: int, key: str, there: list[str]) -> _Remedy:

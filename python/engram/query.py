@@ -132,6 +132,22 @@ def text_of(expr: Any) -> str:
     )
 
 
+def place_of(key: Any, count: int) -> int:
+    """Give the place in a result of so many objects that an index means.
+
+    Raises
+    ------
+    IndexError
+        If there are fewer objects.
+
+    """
+    if not isinstance(key, int | np.integer):
+        raise ArgumentError(f"a result cannot be indexed by {key!r}: use an integer or a slice")
+    if not -count <= key < count:
+        raise IndexError(f"[{key}] of a result of {count} objects")
+    return int(key) % count
+
+
 def order_text(order_by: Any) -> str:
     """Write what to order by in the query language."""
     if isinstance(order_by, str | Field | Measure):
@@ -252,11 +268,7 @@ class QueryResult:
         oids = self.oids()
         if isinstance(key, slice):
             return QueryResult(self._namespace, self._group, self._query, oids[key])
-        if not isinstance(key, int | np.integer):
-            raise ArgumentError(f"a result cannot be indexed by {key!r}: use an integer or a slice")
-        if not -len(oids) <= key < len(oids):
-            raise IndexError(f"[{key}] of a result of {len(oids)} objects")
-        place = int(key) % len(oids)
+        place = place_of(key, len(oids))
         (found,) = _engram.handles(self._namespace, oids[place : place + 1])
         if found is None:
             raise NotFoundError(

@@ -8,7 +8,6 @@ _OF_GROUPS = {
     "create_virtual_dataset": "a pool has no virtual datasets: put the arrays themselves",
     "require_dataset": "use require_array(name, shape, dtype)",
     "visit": "use visititems(lambda path, member: ...)",
-    "copy": "use group[new] = group[old] for an array; a group is copied array by array",
     "flush": "what has returned is kept; array.flush() makes writes in place durable",
     "filename": "use pool.path",
     "swmr_mode": "nothing is to be turned on: any number of processes read and write at once",

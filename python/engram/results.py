@@ -28,8 +28,17 @@ if TYPE_CHECKING:
 USUAL = ("path", "name", "dtype", "shape", "nbytes", "owner", "created", "modified")
 """The built-in fields of a table whose columns were not named."""
 
+NAMESPACE = "@namespace"
+"""The column of a table that says in which namespace an object is."""
+
 _GROUP = "group."
 _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
+_PIECE = re.compile(r"`(?:[^`]|``)*`|[^.`]+")
+"""The attribute's key, or a field, in the name of a field of a structure."""
+_OF_STRUCTURE = re.compile(rf"(?:{_PIECE.pattern})(?:\.(?:{_PIECE.pattern}))+")
+_NULLABLE = {f"int{bits}": f"Int{bits}" for bits in (8, 16, 32, 64)}
+_NULLABLE |= {f"uint{bits}": f"UInt{bits}" for bits in (8, 16, 32, 64)} | {"bool": "boolean"}
+"""Pandas' dtypes that can lack values, by those that cannot."""
 _EXACT = 2**53
 """Whole numbers up to this are numbers of double precision too."""
 
@@ -51,8 +60,56 @@ def pandas_of(
     """Make a DataFrame of the objects."""
     pd = _library("pandas")
     found = _columns(namespace, oids, columns)
+    _tell_in_vain(namespace, found, columns)
     series = {name: _series(pd, column) for name, column in found.items()}
     return pd.DataFrame(series)
+
+
+def pandas_of_several(
+    parts: "list[tuple[_engram.Namespace, Oids, list[int]]]", columns: Sequence[str] | None
+) -> "pd.DataFrame":
+    """Make a DataFrame of objects of several namespaces, each with its place in the table."""
+    pd = _library("pandas")
+    if columns is not None:
+        _wanted(columns)
+    frames = [_frame_of(pd, *part, columns) for part in parts]
+    full = [frame for frame in frames if len(frame)] or frames[:1]
+    if not full:
+        return pd.DataFrame({NAMESPACE: []})
+    everywhere = set(full[0].columns).intersection(*(frame.columns for frame in full))
+    for frame in full:
+        for name in set(frame.columns) - everywhere:
+            frame[name] = _nullable(frame[name])
+    united = pd.concat(full).sort_index().reset_index(drop=True)
+    return united[[NAMESPACE, *(name for name in united.columns if name != NAMESPACE)]]
+
+
+def _frame_of(
+    pd: Any,
+    namespace: _engram.Namespace,
+    oids: "Oids",
+    places: list[int],
+    columns: Sequence[str] | None,
+) -> Any:
+    """Make the DataFrame of one namespace's objects, by places; again if some go meanwhile."""
+    while True:
+        paths = _engram.paths_of(namespace, oids)
+        there = np.array([path is not None for path in paths], bool)
+        found = _columns(namespace, oids[there], columns)
+        frame = pd.DataFrame({name: _series(pd, column) for name, column in found.items()})
+        if not found or len(frame) == there.sum():
+            break
+    frame.index = np.array(places, np.int64)[there]
+    frame[NAMESPACE] = namespace.name
+    return frame
+
+
+def _nullable(series: Any) -> Any:
+    """Give whole numbers and truth values of a dtype that can lack some."""
+    if getattr(series.dtype, "kind", "") not in "iub" or not isinstance(series.dtype, np.dtype):
+        return series
+    name = series.dtype.name
+    return series.astype(_NULLABLE[name])
 
 
 def arrow_of(
@@ -61,6 +118,7 @@ def arrow_of(
     """Make a table of Arrow's of the objects."""
     pa = _library("pyarrow")
     found = _columns(namespace, oids, columns)
+    _tell_in_vain(namespace, found, columns)
     arrays = [_arrow(pa, column) for column in found.values()]
     return pa.Table.from_arrays(arrays, names=list(found))
 
@@ -70,10 +128,25 @@ def numpy_of(
 ) -> dict[str, NDArray[Any]]:
     """Give fields of the objects as arrays, masked where a value is missing."""
     made = {}
-    for name, (values, missing, _) in _columns(namespace, oids, columns).items():
+    found = _columns(namespace, oids, columns)
+    _tell_in_vain(namespace, found, columns)
+    for name, (values, missing, _) in found.items():
         array = values if isinstance(values, np.ndarray) else _objects(values)
         made[name] = np.ma.array(array, mask=missing) if missing.any() else array
     return made
+
+
+def _tell_in_vain(
+    namespace: _engram.Namespace, found: dict[str, _Column], columns: Sequence[str] | None
+) -> None:
+    """Tell the caller of the caller's caller of columns that nothing has, if there are objects."""
+    for name in columns or ():
+        kind, key = _field(name)
+        missing = found[name].missing
+        if kind != "builtin" and len(missing) and missing.all():
+            from engram import naming  # noqa: PLC0415 - only for columns that are empty
+
+            naming.tell_of_column(namespace, key, 6, is_group=kind == "group")
 
 
 def _objects(values: list[Any]) -> NDArray[Any]:
@@ -146,6 +219,8 @@ def _projected(
     made = {}
     for name, (kind, key), parts in zip(columns, wanted, found, strict=True):
         column = _merged(parts, len(oids))
+        if kind == "attr" and column.missing.any() and _OF_STRUCTURE.fullmatch(name):
+            column = _filled(column, _of_structures(namespace, oids, name))
         if kind == "group":
             column = _of_groups(namespace, column, key)
         elif kind == "builtin":
@@ -154,6 +229,43 @@ def _projected(
             column = _taken(column, order)
         made[name] = _kept(column, keep if order is None else keep[order])
     return made
+
+
+def _of_structures(namespace: _engram.Namespace, oids: "Oids", name: str) -> _Column:
+    """Give a field of structures, which is named as in queries: the attribute, a dot, the field."""
+    key, *fields = (_unquoted(piece) for piece in _PIECE.findall(name))
+    (parts,), _ = _engram.project(namespace, oids, [(_NATIVE["attr"], key)])
+    values, missing, _ = _merged(parts, len(oids))
+    for field in fields:
+        if isinstance(values, np.ndarray) and values.dtype.names and field in values.dtype.names:
+            values = values[field]
+        else:
+            values = [_field_of(value, field) for value in values]
+            missing = np.array([value is None for value in values], bool)
+    if isinstance(values, np.ndarray):
+        return _Column(values, missing)
+    return _tightened(values, missing)
+
+
+def _filled(column: _Column, other: _Column) -> _Column:
+    """Give a column, and where its values are missing those of another."""
+    if column.missing.all() or other.missing.all():
+        return other if column.missing.all() else column
+    pairs = zip(column.values, other.values, column.missing.tolist(), strict=True)
+    values = [there if is_missing else own for own, there, is_missing in pairs]
+    missing = column.missing & other.missing
+    return _tightened([None if m else v for v, m in zip(values, missing, strict=True)], missing)
+
+
+def _field_of(value: Any, field: str) -> Any:
+    """Give a field of a structure or a tree; None of what is none, or has no such field."""
+    if isinstance(value, dict):
+        return value.get(field)
+    if isinstance(value, list):
+        return value[int(field)] if field.isdecimal() and int(field) < len(value) else None
+    if isinstance(value, np.void) and value.dtype.names and field in value.dtype.names:
+        return value[field]
+    return None
 
 
 def _told_builtin(name: str, column: _Column) -> _Column:
@@ -207,8 +319,13 @@ def _field(name: str) -> tuple[str, str]:
         return "builtin", name[1:]
     kind = "group" if name.startswith(_GROUP) else "attr"
     key = name.removeprefix(_GROUP) if kind == "group" else name
+    return kind, _unquoted(key)
+
+
+def _unquoted(key: str) -> str:
+    """Give a key that may stand in backquotes."""
     quoted = _QUOTED.fullmatch(key)
-    return kind, quoted[1].replace("``", "`") if quoted else key
+    return quoted[1].replace("``", "`") if quoted else key
 
 
 _BUILTIN: dict[str, Callable[["ObjectInfo", str], Any]] = {

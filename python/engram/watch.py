@@ -7,6 +7,7 @@ cancelled loses no hit, the next gets it.
 
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +16,7 @@ from engram import _engram
 from engram.errors import ArgumentError
 from engram.handle import make
 from engram.plain import printable
-from engram.query import text_of
+from engram.query import Asked, native_query, text_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,10 +64,12 @@ class Watch:
         namespace: _engram.Namespace,
         group: int,
         expr: Any,
+        *,
         timeout: float | None,
         existing: bool,
+        params: Mapping[str, Any] | None = None,
     ) -> None:
-        query = _engram.Query(text_of(expr))
+        query = native_query(text_of(expr), Asked(params=params))
         self._namespace = namespace
         self._query = query.text
         self._timeout = timeout

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use engram::dtype::DType;
 use engram::{Class, Error, InPlace, Kind, Layout, NewObject, Oid, Payload, Placement};
 use numpy::prelude::*;
-use numpy::{PyArrayDescr, PyUntypedArray};
+use numpy::{PyArrayDescr, PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -239,6 +239,33 @@ impl Allocation {
             }
             None => Err(argument("this allocation is over: allocate again")),
         }
+    }
+
+    /// Whether so many bytes at an offset are better made elsewhere and then stored than made in
+    /// the array, since this process has not come to its pages yet.
+    fn is_new(&self, offset: u64, nbytes: usize) -> bool {
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        reserved.as_ref().is_some_and(|reserved| reserved.is_new(offset, nbytes))
+    }
+
+    /// Copies bytes to an offset of the array. The interpreter goes on meanwhile.
+    #[allow(clippy::needless_pass_by_value)] // as Python hands it over
+    fn store(&self, py: Python<'_>, offset: u64, values: PyReadonlyArray1<'_, u8>) -> Result<()> {
+        let bytes =
+            values.as_slice().map_err(|_| argument("bytes to be stored lie side by side"))?;
+        let end = offset.saturating_add(bytes.len() as u64);
+        py.detach(|| {
+            let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(reserved) = reserved.as_ref() else {
+                return Err(argument("this allocation is over: allocate again"));
+            };
+            let len = reserved.view().len();
+            if end > len as u64 {
+                return Err(argument(format!("an array of {len} bytes ends before byte {end}")));
+            }
+            reserved.write_at(offset, bytes);
+            Ok(())
+        })
     }
 
     /// Gives the space back. The array turns read-only, and its memory stays until it is gone.

@@ -11,6 +11,7 @@ mod batch;
 mod blob;
 mod chunks;
 mod columns;
+mod copying;
 mod dtype;
 mod error;
 mod explanation;
@@ -56,6 +57,8 @@ mod _engram {
     };
     #[pymodule_export]
     use crate::columns::{attribute_keys_of, columns, project};
+    #[pymodule_export]
+    use crate::copying::{Copying, Leaving};
     #[pymodule_export]
     use crate::error::kinds;
     #[pymodule_export]

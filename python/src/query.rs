@@ -119,14 +119,21 @@ impl Query {
         group: Gid,
     ) -> Result<(Vec<String>, Vec<Bound<'py, PyTuple>>)> {
         let (engine, options) = (namespace.engine(), self.below(namespace, group));
-        let answer = py.detach(|| engine.query_totals(&self.query, &options))?;
-        let mut rows = Vec::with_capacity(answer.rows.len());
-        for row in answer.rows {
-            let row =
-                row.into_iter().map(|figure| told(py, figure)).collect::<PyResult<Vec<_>>>()?;
-            rows.push(PyTuple::new(py, row)?);
-        }
-        Ok((answer.columns, rows))
+        rows_of(py, py.detach(|| engine.query_totals(&self.query, &options))?)
+    }
+
+    /// The same of what lies below groups of several namespaces.
+    #[allow(clippy::type_complexity, clippy::needless_pass_by_value)] // as the stubs tell it
+    fn totals_of<'py>(
+        &self,
+        py: Python<'py>,
+        groups: Vec<(PyRef<'py, Namespace>, Gid)>,
+    ) -> Result<(Vec<String>, Vec<Bound<'py, PyTuple>>)> {
+        let asked = groups
+            .iter()
+            .map(|(namespace, group)| (namespace.engine(), self.below(namespace, *group)));
+        let asked: Vec<_> = asked.collect();
+        rows_of(py, py.detach(|| engram::totals_of_several(&asked, &self.query))?)
     }
 
     /// What it names: 0 and an attribute's key, 1 and the key of a group's, 2 and a built-in field;
@@ -157,17 +164,19 @@ impl Query {
         Ok(PyArray1::from_vec(py, answer.oids))
     }
 
-    /// The objects that it finds, in their order: the path of each, and the bytes by which it is
-    /// ordered among those of other pools.
+    /// The objects that it finds, in their order: the path of each, the bytes by which it is
+    /// ordered among those of other namespaces, and its OID.
     fn keyed<'py>(
         &self,
         py: Python<'py>,
         namespace: &Namespace,
         group: Gid,
-    ) -> Result<Vec<(String, Bound<'py, PyBytes>)>> {
+    ) -> Result<Vec<(String, Bound<'py, PyBytes>, Oid)>> {
         let (engine, options) = (namespace.engine(), self.below(namespace, group));
         let found = py.detach(|| engine.query_keyed(&self.query, &options))?;
-        Ok(found.into_iter().map(|hit| (hit.path, PyBytes::new(py, &hit.key))).collect())
+        let told =
+            |hit: engram::query::answer::Keyed| (hit.path, PyBytes::new(py, &hit.key), hit.oid);
+        Ok(found.into_iter().map(told).collect())
     }
 
     /// How many objects it finds.
@@ -248,6 +257,20 @@ impl From<Given> for Param {
             Param::One(literals.remove(0))
         }
     }
+}
+
+/// What each column is, and the rows.
+#[allow(clippy::type_complexity)] // as the stubs tell it
+fn rows_of(
+    py: Python<'_>,
+    answer: engram::TotalsAnswer,
+) -> Result<(Vec<String>, Vec<Bound<'_, PyTuple>>)> {
+    let mut rows = Vec::with_capacity(answer.rows.len());
+    for row in answer.rows {
+        let row = row.into_iter().map(|figure| told(py, figure)).collect::<PyResult<Vec<_>>>()?;
+        rows.push(PyTuple::new(py, row)?);
+    }
+    Ok((answer.columns, rows))
 }
 
 /// A figure as Python has it.

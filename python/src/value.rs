@@ -7,7 +7,7 @@
 //! of native byte order) comes back as the 0-d array that it was.
 
 use engram::Value;
-use engram::dtype::DType;
+use engram::dtype::{DType, Field};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::PyTypeError;
@@ -323,7 +323,16 @@ pub fn to_value(name: &str, value: &Bound<'_, PyAny>) -> Result<Value> {
     if value.is_instance_of::<PyString>() && !value.is_exact_instance_of::<PyString>() {
         return numpy_text(name, value);
     }
-    match source(&format!("attribute '{name}'"), value, None)? {
+    if value.is_instance_of::<PyDict>() {
+        return to_value(name, &tree_of(name, value)?);
+    }
+    let found = match source(&format!("attribute '{name}'"), value, None) {
+        Err(_) if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() => {
+            return to_value(name, &tree_of(name, value)?);
+        }
+        found => found?,
+    };
+    match found {
         Source::Text(data, shape) => Ok(Value { dtype: DType::Text, shape, data }),
         Source::Plain(array, dtype) => {
             let shape = array.shape().iter().map(|&d| d as u64).collect();
@@ -334,6 +343,18 @@ pub fn to_value(name: &str, value: &Bound<'_, PyAny>) -> Result<Value> {
             Ok(Value { dtype, shape, data })
         }
     }
+}
+
+/// The structure of a dict, or of a list that is no array: the package makes it.
+fn tree_of<'py>(name: &str, value: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    let nested = value.py().import(intern!(value.py(), "engram.nested"))?;
+    Ok(nested.call_method1(intern!(value.py(), "encode"), (name, value))?)
+}
+
+/// Whether a structure is what the package has made of a dict or a list.
+fn is_tree(fields: &[Field]) -> bool {
+    let title = fields.first().and_then(|field| field.title.as_deref());
+    title.is_some_and(|title| title.starts_with("tree "))
 }
 
 /// `numpy.str_` is kept as what it is, a string of fixed width; other subclasses of `str` as text.
@@ -385,6 +406,10 @@ pub fn from_value<'py>(py: Python<'py>, value: &Value) -> Result<Bound<'py, PyAn
         }
         DType::Scalar { order, .. } if scalar && native(*order) => {
             Ok(as_stored(py, value)?.get_item(PyTuple::empty(py))?)
+        }
+        DType::Struct { fields, .. } if scalar && is_tree(fields) => {
+            let nested = py.import(intern!(py, "engram.nested"))?;
+            Ok(nested.call_method1(intern!(py, "decode"), (as_stored(py, value)?,))?)
         }
         DType::Struct { .. } if scalar => {
             Ok(as_stored(py, value)?.get_item(PyTuple::empty(py))?.call_method0("copy")?)

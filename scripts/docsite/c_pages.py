@@ -38,9 +38,11 @@ PAGES = (
     Page("engram.h", "C: engram.h"),
     Page("engram_cluster.h", "C, clusters: engram_cluster.h"),
     Page("engram.hpp", "C++: engram.hpp"),
+    Page("engram/sharing.hpp", "C++, scopes and index settings: engram/sharing.hpp"),
     Page("engram/base.hpp", "C++, what engram.hpp stands on: engram/base.hpp"),
     Page("pmemcpy/pmemcpy.hpp", "C++, ranks of MPI: pmemcpy/pmemcpy.hpp"),
     Page("pmemcpy/types.hpp", "C++, types that pMEMCPY stores: pmemcpy/types.hpp"),
+    Page("pmemcpy/serializers.hpp", "C++, serializers of one's own: pmemcpy/serializers.hpp"),
 )
 """The headers that a program includes, in the order of the reference."""
 
@@ -50,7 +52,10 @@ SECTIONS = {
     "Pools": r"pool_(?!options_)",
     "Options of pools": r"pool_options_",
     "Namespaces": r"namespace_",
-    "Groups, names and lists": r"group_|lookup|delete|move|list_",
+    "Groups, names and lists": r"group_(?!set_index)|lookup|delete|move|list_",
+    "Scopes": r"scope_",
+    "Settings of the index": r"index_settings_|group_set_index",
+    "Scratch memory": r"scratch_",
     "Arrays and blobs": r"(array|blob|object)_(?!allocate|view)",
     "Options of arrays and blobs": r"options_",
     "Views and allocations": r"view_|allocation_|array_allocate|object_view",

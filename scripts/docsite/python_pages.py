@@ -67,7 +67,16 @@ PAGES = (
         " :py:class:`engram.Group` are its own.",
         {
             "engram": (
-                *("Group", "Array", "ChunkedArray", "Allocation", "Blob", "Attributes", "Tree"),
+                *(
+                    "Group",
+                    "CopyProgress",
+                    "Array",
+                    "ChunkedArray",
+                    "Allocation",
+                    "Blob",
+                    "Attributes",
+                    "Tree",
+                ),
                 "Posix",
             )
         },
@@ -78,7 +87,16 @@ PAGES = (
         f"Find objects by their attributes. {guide('guide/queries', 'Queries')} has the language.",
         {
             "engram": (
-                *("QueryResult", "attr", "field", "group_attr", "under", "Expression", "Field"),
+                *(
+                    "QueryResult",
+                    "UnitedResult",
+                    "attr",
+                    "field",
+                    "group_attr",
+                    "under",
+                    "Expression",
+                    "Field",
+                ),
                 *("param", "Param", "count", "Measure", "Figures"),
                 *("Explanation", "IndexMode", "IndexSettings", "IndexStats", "AttributeGroup"),
             )

@@ -97,6 +97,20 @@ struct Particle {
 };
 ENGRAM_STRUCT(Particle, ENGRAM_FIELD(x) ENGRAM_FIELD(mass))
 
+// Numbers, by a serializer with a name.
+struct Counted {
+    const char *name = "counted";
+    static std::size_t size(const std::vector<int> &all) { return all.size() * sizeof(int); }
+    static void write(const std::vector<int> &all, pmemcpy::Output &into) {
+        for (const int one : all) into.put(one);
+    }
+    static std::vector<int> read(pmemcpy::Input &from) {
+        std::vector<int> all;
+        while (from.left()) all.push_back(from.get<int>());
+        return all;
+    }
+};
+
 // Values that one rank stores, or all; structures, text; parts that are stored again.
 static void values(const char *path) {
     const std::size_t n = 4 * std::size_t(ranks), four = 4, first = 4 * std::size_t(rank);
@@ -105,6 +119,15 @@ static void values(const char *path) {
         pmem.mmap(std::string(path) + "/deep/er", MPI_COMM_WORLD);
         pmem.store<int>("ranks", ranks);
         if (rank == ranks - 1) pmem.store<std::string>("note", std::string("last\0word", 9));
+        const std::vector<int> numbers{1, 2, 3};
+        pmem.store("numbers", numbers, Counted());
+        IS(pmem.load<std::vector<int>>("numbers", Counted()) == numbers);
+        refusal(ENGRAM_STATUS_ARGUMENT, [&] {
+            pmem.load<std::vector<int>>("numbers", Counted{"other"});
+        });
+        IS(says(refusal(ENGRAM_STATUS_UNSUPPORTED, [&] {
+            pmem.store<std::string>("packed", "text", pmemcpy::SerializerType::LZ4);
+        }), "lz4"));
         std::vector<Particle> some(4);
         for (auto &one : some) one = {{double(rank), 1, 2}, 1.5f};
         if (rank == 0) pmem.alloc<Particle>("particles", 1, &n);
@@ -127,6 +150,11 @@ static void values(const char *path) {
     pmem.mmap(path, MPI_COMM_WORLD);
     IS(pmem.load<int>("deep/er/ranks") == ranks);
     IS(pmem.load<std::string>("deep/er/note") == std::string("last\0word", 9));
+    IS(pmem.load<std::vector<int>>("deep/er/numbers", Counted()).at(2) == 3);
+    IS(says(refusal(ENGRAM_STATUS_ARGUMENT, [&] {
+        pmem.load<std::vector<int>>("deep/er/numbers", Counted{"other"});
+    }), "the serializer \"counted\" makes, and what the serializer \"other\" makes was"));
+    MPI_Barrier(MPI_COMM_WORLD);
     std::vector<Particle> all(n);
     const std::size_t zero = 0;
     pmem.load<Particle>("deep/er/particles", all.data(), 1, &zero, &n);

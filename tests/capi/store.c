@@ -81,6 +81,104 @@ static void types(void) {
     engram_dtype_free(dtype);
 }
 
+static int holds(const unsigned char *memory, size_t nbytes, unsigned char byte) {
+    for (size_t at = 0; at < nbytes; ++at)
+        if (memory[at] != byte) return 0;
+    return 1;
+}
+
+static void scratch(engram_pool *pool, engram_group *root) {
+    enum { SMALL = 1000, LARGE = 4 << 20, MANY = 100 };
+    engram_space before, during;
+    OK(engram_pool_space(pool, &before));
+    engram_scratch *source;
+    FAILS(engram_scratch_new(NULL, &source), ARGUMENT, "group is NULL");
+    OK(engram_scratch_new(root, &source));
+    unsigned char *one = engram_scratch_malloc(source, SMALL);
+    IS(one != NULL && (uintptr_t)one % 64 == 0);
+    memset(one, 1, SMALL);
+    unsigned char *zeros = engram_scratch_calloc(source, LARGE / 8, 8);
+    IS(zeros != NULL && holds(zeros, LARGE, 0));
+    memset(zeros, 7, LARGE);
+    OK(engram_pool_space(pool, &during));
+    IS(during.pending >= before.pending + LARGE && during.used == before.used);
+    // What both lengths have is the same, wherever the memory is then.
+    unsigned char *longer = engram_scratch_realloc(source, one, LARGE);
+    IS(longer != NULL && holds(longer, SMALL, 1));
+    unsigned char *shorter = engram_scratch_realloc(source, longer, SMALL / 2);
+    IS(shorter != NULL && holds(shorter, SMALL / 2, 1));
+    IS(engram_scratch_realloc(source, shorter, 0) == NULL);
+    FAILS(engram_scratch_release(source, shorter), ARGUMENT, "was freed before");
+    OK(engram_scratch_release(source, zeros));
+    OK(engram_scratch_release(source, NULL));
+    void *aligned = NULL;
+    for (size_t alignment = sizeof(void *); alignment <= 2 << 20; alignment *= 2) {
+        OK(engram_scratch_posix_memalign(source, alignment, SMALL, &aligned));
+        IS((uintptr_t)aligned % alignment == 0);
+        memset(aligned, 2, SMALL);
+        OK(engram_scratch_release(source, aligned));
+    }
+    FAILS(engram_scratch_posix_memalign(source, 48, SMALL, &aligned), ARGUMENT, "alignment 48");
+    FAILS(engram_scratch_posix_memalign(source, 2, SMALL, &aligned), ARGUMENT, "alignment 2");
+    // What fails changes nothing.
+    unsigned char *kept = engram_scratch_realloc(source, NULL, SMALL);
+    memset(kept, 3, SMALL);
+    IS(engram_scratch_realloc(source, kept, (size_t)1 << 40) == NULL);
+    IS(strstr(engram_last_error(), "pool") != NULL && holds(kept, SMALL, 3));
+    IS(engram_scratch_calloc(source, SIZE_MAX / 2, 3) == NULL);
+    IS(strstr(engram_last_error(), "too many") != NULL);
+    IS(engram_scratch_malloc(source, SIZE_MAX) == NULL);
+    IS(engram_scratch_malloc(NULL, 1) == NULL);
+    IS(engram_scratch_malloc(source, 0) == NULL);
+    for (int at = 0; at < MANY; ++at) IS(engram_scratch_malloc(source, LARGE / MANY) != NULL);
+    engram_scratch_free(source);
+    engram_scratch_free(NULL);
+    OK(engram_pool_space(pool, &during));
+    IS(during.used == before.used);
+}
+
+static void scopes(engram_group *root) {
+    engram_group *own;
+    engram_scope scope;
+    FAILS(engram_group_create_scoped(root, "own", 7, NULL), ARGUMENT, "scope is 7");
+    OK(engram_group_create_scoped(root, "own", ENGRAM_SCOPE_PRIVATE, NULL));
+    FAILS(engram_group_create_scoped(root, "own", ENGRAM_SCOPE_PRIVATE, NULL), EXISTS, "own");
+    OK(engram_group_open(root, "own", &own));
+    OK(engram_scope_of(own, NULL, &scope));
+    IS(scope == ENGRAM_SCOPE_PRIVATE);
+    engram_options *options;
+    OK(engram_options_new(&options));
+    FAILS(engram_options_scope(options, ENGRAM_SCOPE_PUBLISHED), ARGUMENT, "published later");
+    OK(engram_options_scope(options, ENGRAM_SCOPE_SHARED));
+    OK(engram_blob_put(root, "seen", "x", 1, options, NULL));
+    engram_options_free(options);
+    OK(engram_scope_of(root, "seen", &scope));
+    IS(scope == ENGRAM_SCOPE_SHARED);
+    OK(engram_scope_unshare(root, "seen"));
+    OK(engram_scope_share(root, "own"));
+    OK(engram_scope_share(root, "seen"));
+    OK(engram_scope_publish(root, "seen", true));
+    OK(engram_scope_of(root, "seen", &scope));
+    IS(scope == ENGRAM_SCOPE_PUBLISHED);
+    OK(engram_scope_unpublish(root, "seen"));
+    FAILS(engram_scope_share(root, "none"), NOT_FOUND, "none");
+    engram_index_settings *settings;
+    OK(engram_index_settings_new(&settings));
+    OK(engram_index_settings_indexing(settings, ENGRAM_INDEXING_ASYNC));
+    OK(engram_index_settings_dynamic(settings, false));
+    OK(engram_index_settings_number(settings, "split_threshold", 4));
+    FAILS(engram_index_settings_number(settings, "rows", 4), ARGUMENT, "segment_rows");
+    OK(engram_index_settings_split_on(settings, "t", 0.5));
+    OK(engram_index_settings_split_on_text(settings, "when", "2017-09-01"));
+    OK(engram_group_set_index(own, settings));
+    FAILS(engram_group_set_index(own, NULL), ARGUMENT, "settings is NULL");
+    engram_index_settings_free(settings);
+    engram_index_settings_free(NULL);
+    OK(engram_delete(root, "own"));
+    OK(engram_delete(root, "seen"));
+    engram_group_free(own);
+}
+
 static void groups(engram_pool *pool, engram_group *root) {
     engram_group *group, *same;
     OK(engram_group_create(root, "run/step-1", &group));
@@ -500,6 +598,8 @@ int main(int argc, char **argv) {
     IS(strcmp(engram_pool_path(pool), argv[1]) == 0 && strlen(engram_pool_uuid(pool)) == 32);
     OK(engram_namespace_open(pool, NULL, &root));
     groups(pool, root);
+    scratch(pool, root);
+    scopes(root);
     arrays(root);
     making(root);
     chunked(root);

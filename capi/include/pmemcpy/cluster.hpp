@@ -16,6 +16,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <dlfcn.h>
 #include <exception>
 #include <functional>
@@ -129,6 +130,25 @@ public:
     std::string dealt(const std::vector<std::string> &texts) const override { return texts[0]; }
 };
 
+// A type as a cluster has it, for messages: of a structure it has the bytes, in which each name
+// comes after its length.
+inline std::string said_by(const std::string &spec) {
+    if (spec.empty() || spec[0] != 'x') return spec;
+    std::string bytes;
+    for (std::size_t at = 1; at + 1 < spec.size(); at += 2) {
+        bytes += static_cast<char>(std::strtol(spec.substr(at, 2).c_str(), nullptr, 16));
+    }
+    const std::size_t at = bytes.find(MADE_BY);
+    if (at == std::string::npos || at < 4) return "a structure (" + spec + ")";
+    std::size_t length = 0;
+    for (std::size_t byte = 4; byte > 0; --byte) {
+        length = length << 8 | static_cast<unsigned char>(bytes[at - 5 + byte]);
+    }
+    const std::size_t prefix = std::strlen(MADE_BY);
+    return "what the serializer \"" +
+           bytes.substr(at + prefix, length > prefix ? length - prefix : 0) + "\" makes";
+}
+
 inline bool names_cluster(const std::string &path) { return path.rfind("engram://", 0) == 0; }
 
 // A cluster, as pMEMCPY sees it.
@@ -204,8 +224,8 @@ public:
         }
         const Array array(*this, id);
         if (array.spec() != spec) {
-            throw engram::ArgumentError(told(id) + "what is stored is " + array.spec() + ", and " +
-                                        spec + " was asked for");
+            throw engram::ArgumentError(told(id) + "what is stored is " + said_by(array.spec()) +
+                                        ", and " + said_by(spec) + " was asked for");
         }
         if (array.ndim() != ndim) {
             throw engram::ArgumentError(told(id) + "what is stored has dims " +

@@ -145,14 +145,26 @@ public:
     }
 
     // Stores a single value under an id: the whole value, or nothing. It replaces a value of the
-    // same type.
+    // same type, or made by the same serializer. A SerializerType encodes the bytes that the
+    // type's `pmemcpy::serializer` makes; a value of a fixed size has none, and is kept raw.
     template <class T>
-    void store(const std::string &id, const T &value, SerializerType = SerializerType::Default) {
+    void store(const std::string &id, const T &value,
+               SerializerType type = SerializerType::Default) {
         if constexpr (detail::has_serializer<T>::value) {
-            put_blob(id, serializer<T>::save(value));
+            put_saved(id, serializer<T>::save(value), type);
+        } else if constexpr (detail::serializes<serializer<T>, T>::value) {
+            put_written(id, value, serializer<T>(), type);
         } else {
+            (void)detail::codec_of(type);
             put(id, &value, 0, nullptr, SerializerType::Default);
         }
+    }
+
+    // Stores a single value by a serializer of its own, which writes into memory of the pool: see
+    // serializers.hpp. In a cluster its bytes are copied once.
+    template <class T, class S, class = std::enable_if_t<detail::serializes<S, T>::value>>
+    void store(const std::string &id, const T &value, const S &own) {
+        put_written(id, value, own, SerializerType::Default);
     }
 
     // Stores a part of an array: from `offsets` on, `dimspp` items in each dimension. The array is
@@ -188,8 +200,10 @@ public:
     template <class T>
     T load(const std::string &id) {
         if constexpr (detail::has_serializer<T>::value) {
-            const std::string bytes = get_blob(id);
+            const std::string bytes = get_saved(id);
             return serializer<T>::load(bytes.data(), bytes.size());
+        } else if constexpr (detail::serializes<serializer<T>, T>::value) {
+            return get_written<T>(id, serializer<T>());
         } else {
             T value;
             get(id, &value, 0, nullptr);
@@ -198,6 +212,13 @@ public:
     }
     template <class T>
     void load(const std::string &id, T &value) { value = load<T>(id); }
+
+    // Loads a single value by the serializer that has made it. What another one has made is an
+    // ArgumentError.
+    template <class T, class S, class = std::enable_if_t<detail::serializes<S, T>::value>>
+    T load(const std::string &id, const S &own) { return get_written<T>(id, own); }
+    template <class T, class S, class = std::enable_if_t<detail::serializes<S, T>::value>>
+    void load(const std::string &id, T &value, const S &own) { value = get_written<T>(id, own); }
 
     // Loads a part of an array.
     template <class T>
@@ -382,7 +403,7 @@ private:
         const bool array = engram_object_kind(object.get()) == ENGRAM_MEMBER_KIND_ARRAY;
         if (!array || !engram_dtype_equal(stored, asked)) {
             throw engram::ArgumentError(told(doing, id) + "what is stored is " +
-                                        (array ? detail::shown(stored) : "a blob") + ", and " +
+                                        detail::kind_of(object.get()) + ", and " +
                                         detail::shown(asked) + " was asked for");
         }
         return object;
@@ -499,46 +520,139 @@ private:
         checked(doing, id, status);
     }
 
-    void expect_blob(const char *doing, const std::string &id, const engram_object *object) const {
-        if (engram_object_kind(object) != ENGRAM_MEMBER_KIND_BLOB) {
-            throw engram::ArgumentError(told(doing, id) + "what is stored is " +
-                                        detail::shown(engram_object_dtype(object)) +
-                                        ", and what a serializer makes was asked for");
+    // Checks that something is what a serializer makes: bytes of its type, or by `save` a blob.
+    static void expect_made(const char *doing, const std::string &id, const engram_object *object,
+                            const std::string &name) {
+        const auto dtype = detail::made_by(name);
+        const engram_member_kind kind = engram_object_kind(object);
+        if (name.empty() && kind == ENGRAM_MEMBER_KIND_BLOB) return;
+        if (kind == ENGRAM_MEMBER_KIND_ARRAY && engram_object_ndim(object) == 1 &&
+            engram_dtype_equal(engram_object_dtype(object), dtype.get())) {
+            return;
         }
+        throw engram::ArgumentError(told(doing, id) + "what is stored is " +
+                                    detail::kind_of(object) + ", and what " +
+                                    (name.empty() ? "a serializer"
+                                                  : "the serializer \"" + name + "\"") +
+                                    " makes was asked for");
     }
 
-    void put_blob(const std::string &id, const std::string &bytes) {
+    template <class S>
+    static std::string named(const char *doing, const std::string &id, const S &own) {
+        const std::string name(own.name);
+        if (name.empty() || name.find('\0') != std::string::npos) {
+            throw engram::ArgumentError(told(doing, id) + "the serializer's name is empty, or has "
+                                        "a NUL byte");
+        }
+        return name;
+    }
+
+    static std::string who(const char *doing, const std::string &id, const std::string &name) {
+        return told(doing, id) + "the serializer \"" + name + "\" ";
+    }
+
+    // Stores bytes that a serializer has made, in chunks that are encoded.
+    void put_encoded(const std::string &id, const std::string &name, const std::string &bytes,
+                     SerializerType type) {
+        const auto how = replacing();
+        const std::uint64_t nbytes = bytes.size();
+        keep_as(how.get(), 1, type);
+        checked("store", id,
+                engram_array_put(root("store", id), id.c_str(), detail::made_by(name).get(), 1,
+                                 &nbytes, bytes.data(), nbytes, how.get(), nullptr));
+    }
+
+    void put_in_cluster(const std::string &id, const std::string &spec, const std::string &bytes) {
+        const std::size_t nbytes = bytes.size();
+        in_cluster("store", id, [&] { cluster_->put(id, spec, bytes.data(), nbytes, 1, &nbytes); });
+    }
+
+    // All bytes of something in a cluster that a serializer has made.
+    std::string get_of_cluster(const std::string &id, const std::string &spec) const {
+        const auto dims = cluster_dims("load", id);
+        const std::size_t zero = 0, nbytes = dims.size() == 1 ? dims[0] : 0;
+        std::string bytes(nbytes, '\0');
+        in_cluster("load", id,
+                   [&] { cluster_->load(id, spec, &bytes[0], nbytes, 1, &zero, &nbytes); });
+        return bytes;
+    }
+
+    void put_saved(const std::string &id, const std::string &bytes, SerializerType type) {
         if (cluster_) {
-            const std::size_t nbytes = bytes.size();
-            return in_cluster("store", id, [&] {
-                cluster_->put(id, BLOB, bytes.data(), nbytes, 1, &nbytes);
-            });
+            raw_only("store", id, type);
+            return put_in_cluster(id, BLOB, bytes);
         }
-        if (there(id)) {
-            expect_blob("store", id, any("store", id).get());
-        }
+        if (there(id)) expect_made("store", id, any("store", id).get(), "");
+        if (detail::codec_of(type)) return put_encoded(id, "", bytes, type);
         checked("store", id, engram_blob_put(root("store", id), id.c_str(), bytes.data(),
                                              bytes.size(), replacing().get(), nullptr));
     }
 
-    std::string get_blob(const std::string &id) const {
+    std::string get_saved(const std::string &id) const {
+        if (cluster_) return get_of_cluster(id, BLOB);
         std::string bytes;
-        if (cluster_) {
-            const auto dims = cluster_dims("load", id);
-            const std::size_t zero = 0, nbytes = dims.size() == 1 ? dims[0] : 0;
-            bytes.resize(nbytes);
-            in_cluster("load", id, [&] {
-                cluster_->load(id, BLOB, &bytes[0], nbytes, 1, &zero, &nbytes);
-            });
-            return bytes;
-        }
         looked_up("load", id, [&] {
             const auto object = any("load", id);
-            expect_blob("load", id, object.get());
+            expect_made("load", id, object.get(), "");
             bytes.resize(engram_object_nbytes(object.get()));
             return engram_object_read(object.get(), &bytes[0], bytes.size());
         });
         return bytes;
+    }
+
+    template <class T, class S>
+    void put_written(const std::string &id, const T &value, const S &own, SerializerType type) {
+        const std::string name = named("store", id, own);
+        if (cluster_) {
+            raw_only("store", id, type);
+        } else if (there(id)) {
+            expect_made("store", id, any("store", id).get(), name);
+        }
+        const auto dtype = detail::made_by(name);
+        const std::uint64_t nbytes = own.size(value);
+        const auto fill = [&](void *memory) {
+            Output into(memory, nbytes, who("store", id, name));
+            own.write(value, into);
+            into.end();
+        };
+        if (cluster_ || detail::codec_of(type)) {
+            std::string bytes(nbytes, '\0');
+            fill(&bytes[0]);
+            if (!cluster_) return put_encoded(id, name, bytes, type);
+            return put_in_cluster(id, detail::ClusterMap::spec_of(dtype.get()), bytes);
+        }
+        engram_allocation *given = nullptr;
+        checked("store", id, engram_array_allocate(root("store", id), id.c_str(), dtype.get(), 1,
+                                                   &nbytes, replacing().get(), &given));
+        detail::AllocationHandle space(given);
+        fill(engram_allocation_data(given));
+        checked("store", id, engram_allocation_publish(space.release(), nullptr));
+    }
+
+    template <class T, class S>
+    T get_written(const std::string &id, const S &own) const {
+        const std::string name = named("load", id, own);
+        std::string bytes;
+        detail::ViewHandle view;
+        if (cluster_) {
+            bytes = get_of_cluster(id, detail::ClusterMap::spec_of(detail::made_by(name).get()));
+        } else {
+            looked_up("load", id, [&] {
+                const auto object = any("load", id);
+                expect_made("load", id, object.get(), name);
+                if (*engram_object_codec(object.get())) {
+                    bytes.resize(engram_object_nbytes(object.get()));
+                    return engram_object_read(object.get(), &bytes[0], bytes.size());
+                }
+                engram_view *given = nullptr;
+                const engram_status done = engram_object_view(object.get(), false, &given);
+                view.reset(given);
+                return done;
+            });
+        }
+        Input from(view ? engram_view_data(view.get()) : bytes.data(),
+                   view ? engram_view_nbytes(view.get()) : bytes.size(), who("load", id, name));
+        return T(own.read(from));
     }
 
     std::uint64_t size_of(const std::string &path) const {

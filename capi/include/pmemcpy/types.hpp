@@ -3,6 +3,7 @@
 #define PMEMCPY_TYPES_HPP
 
 #include "../engram/base.hpp"
+#include "serializers.hpp"
 
 #include <cerrno>
 #include <cstddef>
@@ -24,7 +25,8 @@ enum class SerializerType {
     // As they are in memory: an array is contiguous, and can be viewed with no copy.
     Default = 0,
     // In chunks, each encoded: arrays that are made with one of these have no view, and take less
-    // room where their values are alike. Single values are kept raw all the same.
+    // room where their values are alike. So are single values of a type that has a serializer, such
+    // as std::string. A number, or a structure, is kept raw all the same.
     LZ4 = 1,
     ZSTD = 2,
     SHUFFLE_LZ4 = 3,
@@ -38,23 +40,7 @@ enum class SerializerType {
 // Where the older library kept values; all of it is a pool here.
 enum class StorageType { PMDK_HASHTABLE, PMDK_FS, POSIX };
 
-// Registers a serializer: specialise it with
-//   static std::string save(const T &);      static T load(const char *bytes, std::size_t len);
-// and values of T are kept as blobs.
-template <class T, class = void>
-struct serializer;
-
-template <>
-struct serializer<std::string> {
-    static std::string save(const std::string &text) { return text; }
-    static std::string load(const char *bytes, std::size_t len) { return {bytes, len}; }
-};
-
 namespace detail {
-template <class T, class = void>
-struct has_serializer : std::false_type {};
-template <class T>
-struct has_serializer<T, std::void_t<decltype(&serializer<T>::save)>> : std::true_type {};
 template <class T, class = void>
 struct has_dtype : std::false_type {};
 template <class T>

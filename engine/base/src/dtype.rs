@@ -214,6 +214,20 @@ impl DType {
         }
     }
 
+    /// The same bytes of a dtype that takes few, and how many they are: a scalar that counts no
+    /// time, or text.
+    #[inline]
+    pub fn encode_short(&self) -> Option<([u8; 7], usize)> {
+        match self {
+            DType::Scalar { kind, order, size, .. } if !is_time(*kind) => {
+                let [a, b, c, d] = size.to_le_bytes();
+                Some(([SCALAR, *kind, *order, a, b, c, d], 7))
+            }
+            DType::Text => Some(([TEXT, 0, 0, 0, 0, 0, 0], 1)),
+            _ => None,
+        }
+    }
+
     /// Reads a dtype from the start of `bytes` and says how many bytes it took.
     ///
     /// Whatever the bytes are, the result is a valid dtype or `Corrupt`.

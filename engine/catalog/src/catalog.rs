@@ -300,6 +300,28 @@ impl Catalog {
         self.env.last_id()
     }
 
+    /// Has readers that begin from now on see every commit of those who are dead.
+    ///
+    /// LMDB shows a commit to readers once it is written and synced. A writer that is killed after
+    /// the writing and before that has committed; but only the next writer finds that, and shows
+    /// it. A thread that has just got a lock from one that died would read what was there before,
+    /// and then change what is there now. So it is the next writer, if there is anything to show;
+    /// a writer that lives has seen to it when it began, and is not waited for.
+    pub fn show_commits_of_the_dead(&self) -> Result<()> {
+        // What a failed sync has left is no commit.
+        if self.read_only || self.poisoned() || self.env.check_not_writing().is_err() {
+            return Ok(());
+        }
+        let last = self.last_id()?;
+        if self.read()?.id() < last
+            && let Some(_next) = self.env.write_if_free()?
+            && self.growth.is_persistent()
+        {
+            seal::seal_last(self)?;
+        }
+        Ok(())
+    }
+
     /// Whether the last commit is known to have left a table empty; `false` says nothing. Far
     /// cheaper than a snapshot.
     pub fn knows_empty(&self, table: Table) -> Result<bool> {

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 
 use engram_base::dtype::{DType, Field, Unit};
 use engram_base::error::Result;
-use engram_records::attrs::AttrEntry;
+use engram_records::attrs::{AttrEntry, Value};
 
 /// Strings longer than this are not kept in the index: the record decides.
 pub const TEXT_BYTES_MAX: usize = 512;
@@ -59,6 +59,9 @@ impl Far {
 pub enum Cells<'a> {
     /// One item.
     One(Cell<'a>),
+    /// The text that is the one item of an array: it compares as that text does, but what the array
+    /// contains is the whole item.
+    Item(Cell<'a>),
     /// None, or several.
     Many(Vec<Cell<'a>>),
 }
@@ -69,8 +72,16 @@ impl<'a> Cells<'a> {
     pub(crate) fn indexed(self) -> Option<Cell<'a>> {
         match self {
             Cells::One(Cell::Text(text)) if text.len() > TEXT_BYTES_MAX => None,
-            Cells::Many(_) | Cells::One(Cell::Far(_)) => None,
+            Cells::Many(_) | Cells::Item(_) | Cells::One(Cell::Far(_)) => None,
             Cells::One(cell) => Some(cell),
+        }
+    }
+
+    /// The same, of an array.
+    fn of_array(self) -> Self {
+        match self {
+            Cells::One(text @ Cell::Text(_)) => Cells::Item(text),
+            cells => cells,
         }
     }
 }
@@ -216,22 +227,27 @@ pub fn cells_of<'a>(entry: &AttrEntry<'a>) -> Result<Cells<'a>> {
         return Ok(Cells::One(cell));
     }
     let value = entry.decode()?;
+    let cells = cells_of_value(&value);
+    Ok(if value.shape.is_empty() { cells } else { cells.of_array() })
+}
+
+fn cells_of_value(value: &Value) -> Cells<'static> {
     if value.dtype.is_text() {
-        return Ok(text_items(&value.shape, &value.data));
+        return text_items(&value.shape, &value.data);
     }
     let itemsize = value.dtype.itemsize() as usize;
     if let (0, DType::Scalar { kind: b'S' | b'U', .. }) = (itemsize, &value.dtype) {
-        return Ok(empty_texts(&value.shape));
+        return empty_texts(&value.shape);
     }
     if itemsize == 0 || matches!(value.dtype, DType::Struct { .. } | DType::Sub { .. }) {
-        return Ok(Cells::One(Cell::Other));
+        return Cells::One(Cell::Other);
     }
     let mut items = value.data.chunks_exact(itemsize).map(|item| scalar(&value.dtype, item));
-    Ok(match (items.next(), items.len()) {
+    match (items.next(), items.len()) {
         (Some(only), 0) => Cells::One(only),
         (Some(first), _) => Cells::Many(std::iter::once(first).chain(items).collect()),
         (None, _) => Cells::Many(Vec::new()),
-    })
+    }
 }
 
 /// What a field of an attribute's value is made of, or a field of that field, and so on; `None`
@@ -251,13 +267,15 @@ pub fn cells_of_part<'a>(entry: &AttrEntry<'a>, parts: &[String]) -> Result<Opti
         DType::Sub { base, .. } => (&**base, base.itemsize() as usize),
         other => (other, other.itemsize() as usize),
     };
-    let len = dtype.itemsize() as usize;
+    let (len, is_array) = (dtype.itemsize() as usize, matches!(dtype, DType::Sub { .. }));
     if whole == 0 || width == 0 || matches!(base, DType::Struct { .. } | DType::Sub { .. }) {
         return Ok(Some(Cells::One(Cell::Other)));
     }
     let fields = value.data.chunks_exact(whole).filter_map(|item| item.get(offset..offset + len));
     let mut items = fields.flat_map(|field| field.chunks_exact(width)).map(|i| scalar(base, i));
+    let is_array = is_array || !value.shape.is_empty();
     Ok(Some(match (items.next(), items.next()) {
+        (Some(only), None) if is_array => Cells::One(only).of_array(),
         (Some(only), None) => Cells::One(only),
         (Some(first), Some(second)) => {
             Cells::Many([first, second].into_iter().chain(items).collect())

@@ -31,10 +31,13 @@ mod packing;
 mod ranked_range;
 mod read;
 mod scatter;
+mod texts;
 mod unfinished;
 mod walk;
 mod write;
 
+#[cfg(all(test, feature = "faults"))]
+mod kills;
 #[cfg(test)]
 mod tests;
 
@@ -46,7 +49,7 @@ pub use self::check::decode;
 pub use self::check::{check, columns};
 use self::head::RunHead;
 pub use self::merge::merge_some;
-pub use self::read::{RunPiece, SortedRuns};
+pub use self::read::{RunPiece, RunTest, SortedRuns};
 pub use self::scatter::RowSpan;
 pub use self::unfinished::UNFINISHED;
 pub use self::walk::{RunEntry, RunWalk};

@@ -18,6 +18,7 @@ use std::collections::HashMap;
 
 use engram_columns::cell::{Cell, total_order};
 use engram_columns::column_key::ColumnKey;
+use engram_columns::literal::{Literal, cell_of, time_of};
 
 /// How often keys are queried together before they are brought into one group.
 const TOGETHER: u32 = 16;
@@ -28,6 +29,13 @@ const ASKED_MAX: usize = 64;
 
 /// How many splits queries may have asked for in one tag.
 pub(crate) const HINTED_MAX: usize = 16;
+
+/// Where a hint's value may have a family split: of a date, that is at the text or at the instant,
+/// whichever the key's values are.
+pub fn split_places(value: &Literal) -> impl Iterator<Item = Cell<'static>> {
+    let instant = time_of(value).filter(|cell| matches!(cell, Cell::Time(_)));
+    std::iter::once(cell_of(value)).chain(instant)
+}
 
 /// Something to do that is not due by itself.
 #[derive(Clone, Debug)]

@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::directory::{self, SegmentEntry};
 use super::family::{Families, Family};
-use super::hints::{HINTED_MAX, Hint};
+use super::hints::{HINTED_MAX, Hint, split_places};
 use super::renew;
 use super::seal::{self, COLUMNS_USUAL, Origin, seal, settings_of};
 use super::settings::{self, Effective};
@@ -45,7 +45,6 @@ use engram_base::faults::step;
 use engram_base::id::{Gid, id_key};
 use engram_catalog::{Table, WriteTxn};
 use engram_columns::column_key::ColumnKey;
-use engram_columns::literal::cell_of;
 use engram_columns::runs;
 use engram_columns::segment::GroupKind;
 
@@ -389,14 +388,15 @@ impl TagFamilies {
             return Ok(false);
         }
         let Some(key) = split::known_key(txn, key)? else { return Ok(false) };
-        let at = cell_of(value);
-        if !self.families.parts(id, key, &at)?
-            || !split::parted(txn, key, &at, self.segments(id))?.leaves(1)
-        {
-            return Ok(false);
+        for at in split_places(value) {
+            if self.families.parts(id, key, &at)?
+                && split::parted(txn, key, &at, self.segments(id))?.leaves(1)
+            {
+                split::split(&mut self.families, txn, id, key, at, false)?;
+                return Ok(true);
+            }
         }
-        split::split(&mut self.families, txn, id, key, at, false)?;
-        Ok(true)
+        Ok(false)
     }
 
     /// Splits a family where a query has asked for it, if that leaves halves of some size.

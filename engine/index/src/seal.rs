@@ -21,14 +21,18 @@ use super::directory::{self, part_key};
 use super::extract::Extracted;
 use super::family::groups::{Occurrence, Signature};
 use super::family::{Families, take_number};
+use super::hints::split_places;
 use super::settings::{self, Effective};
+use super::split;
 use super::tail;
 use crate::Policy;
 use engram_base::error::{Kind, Result};
 use engram_base::faults::step;
 use engram_base::id::{Gid, Oid, id_key};
 use engram_catalog::{Table, WriteTxn};
+use engram_columns::cell::{Cell, compare};
 use engram_columns::column_key::{ColumnKey, is_builtin};
+use engram_columns::literal::cell_of;
 use engram_columns::runs;
 use engram_columns::segment::{Built, COLUMNS_MAX, GatheredRows, SealedRows};
 use engram_columns::zones;
@@ -283,7 +287,7 @@ impl Sealing<'_, '_> {
                 Origin::New => {
                     let root = self.families.root_of(self.txn, keys)?;
                     self.families.change(root)?.count(keys, rows.len() as u64);
-                    self.split_on_hint(root, keys)?;
+                    self.split_on_hint(root, keys, |key| objects.cell(rows[0], key))?;
                     root
                 }
             };
@@ -347,15 +351,22 @@ impl Sealing<'_, '_> {
         Ok(())
     }
 
-    /// Splits a new family where its tag's settings say.
-    fn split_on_hint(&mut self, root: u32, keys: &[ColumnKey]) -> Result<()> {
+    /// Splits a new family where its tag's settings say; one of its objects has these cells.
+    fn split_on_hint<'c>(
+        &mut self,
+        root: u32,
+        keys: &[ColumnKey],
+        cell: impl FnOnce(ColumnKey) -> Result<Option<Cell<'c>>>,
+    ) -> Result<()> {
         let Some((key, value)) = &self.settings.split_on else { return Ok(()) };
-        let Some(key) = super::split::known_key(self.txn, key)? else { return Ok(()) };
+        let Some(key) = split::known_key(self.txn, key)? else { return Ok(()) };
         let family = self.families.get(root)?;
         let formed = self.settings.policy == Policy::Fixed && family.seals > 0;
         if family.is_leaf() && keys.contains(&key) && !formed {
-            let at = engram_columns::literal::cell_of(value);
-            super::split::split(&mut self.families, self.txn, root, key, at, false)?;
+            let has = cell(key)?;
+            let alike = |at: &Cell<'_>| has.as_ref().is_some_and(|has| compare(has, at).is_some());
+            let at = split_places(value).find(alike).unwrap_or_else(|| cell_of(value));
+            split::split(&mut self.families, self.txn, root, key, at, false)?;
         }
         Ok(())
     }

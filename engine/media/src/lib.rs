@@ -28,6 +28,7 @@
 //! | [`devdax`] | persistent memory without a filesystem |
 //! | [`span`] | files whose every byte is allocated before anybody maps them |
 //! | [`map`] | address ranges, and files mapped into them |
+//! | `first_touch` | what is stored into pages that the process has not come to yet |
 //! | [`memory`] | a piece of a range in somebody's hands |
 //! | [`persist`] | copying, zeroing and writing cache lines back |
 //! | [`emulated`] | memory that takes as long as persistent memory would |
@@ -43,6 +44,7 @@ pub mod devdax;
 pub mod emulated;
 pub mod exchange;
 pub mod filesystem;
+mod first_touch;
 pub mod futex;
 pub mod map;
 pub mod memory;

@@ -17,9 +17,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::emulated::Emulated;
+use super::first_touch::{self, FirstTouch};
 use super::{Medium, devdax, persist};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
@@ -55,6 +56,11 @@ pub struct AddressRange {
     read_only: AtomicBool,
     /// Whose pace copying keeps.
     emulated: OnceLock<Emulated>,
+    /// Files into which what is stored for the first time goes by the kernel's hand. Nobody waits
+    /// for the lock, which a fork may leave locked for ever: memory is always there.
+    first_touches: RwLock<Vec<Arc<FirstTouch>>>,
+    /// Whether all goes through memory, since nobody can tell any more what is kept.
+    through_memory: AtomicBool,
 }
 
 /// A part of a range, as it was attached.
@@ -138,6 +144,8 @@ impl AddressRange {
             pieces: RwLock::default(),
             read_only: AtomicBool::new(false),
             emulated: OnceLock::new(),
+            first_touches: RwLock::default(),
+            through_memory: AtomicBool::new(false),
         })
     }
 
@@ -237,7 +245,54 @@ impl AddressRange {
         // it, and nothing depends on it.
         unsafe { libc::madvise(at, len as usize, libc::MADV_HUGEPAGE) };
         self.note(AttachedFile { start: offset, end: offset + len, medium });
+        if writable && medium == Medium::Memory {
+            let piece = offset..offset + len;
+            match self.first_touches.try_write() {
+                Ok(mut kept) => {
+                    kept.retain(|it| {
+                        it.piece().end <= piece.start || piece.end <= it.piece().start
+                    });
+                    kept.extend(FirstTouch::keep(file, place, piece).map(Arc::new));
+                }
+                // What is kept may be of a file that was there before.
+                Err(_) => self.through_memory.store(true, Ordering::Relaxed),
+            }
+        }
         Ok(())
+    }
+
+    /// Stores bytes at an offset: through memory, or by the kernel's hand where that is less.
+    ///
+    /// # Safety
+    ///
+    /// `[offset, offset + len)` is attached for writing, `from` is readable for `len` bytes, and
+    /// the two do not overlap.
+    pub(super) unsafe fn store(&self, offset: u64, from: *const u8, len: usize) {
+        let mut done = 0;
+        while len >= first_touch::LEAST && done < len {
+            let at = offset + done as u64;
+            let Some(file) = self.first_touch(at) else { break };
+            // SAFETY: the caller's promise, for the rest of the bytes.
+            done += unsafe { file.store(at, self.at(at), from.add(done), len - done) };
+        }
+        // SAFETY: as above.
+        unsafe { persist::copy(self.at(offset + done as u64), from.add(done), len - done) };
+    }
+
+    /// Whether so many bytes, stored at an offset at once, would begin by the kernel's hand. They
+    /// are attached for writing, and stay as they are.
+    pub(super) fn is_new(&self, offset: u64, len: usize) -> bool {
+        let kept = self.first_touch(offset).filter(|_| len >= first_touch::LEAST);
+        kept.is_some_and(|file| file.is_new(offset, self.at(offset), len))
+    }
+
+    /// What is kept of the file at an offset, if anything is.
+    fn first_touch(&self, offset: u64) -> Option<Arc<FirstTouch>> {
+        let kept = self.first_touches.try_read().ok()?;
+        if self.through_memory.load(Ordering::Relaxed) {
+            return None;
+        }
+        kept.iter().find(|file| file.piece().contains(&offset)).cloned()
     }
 
     /// Reserves addresses of this range anew that a mapping which failed may have given up: kernels
@@ -416,8 +471,8 @@ impl AddressRange {
     /// reserved, and nothing can be attached any more.
     ///
     /// Only for a caller that has the range alone: it takes `Arc`'s word for that.
-    pub fn release(this: &std::sync::Arc<AddressRange>) {
-        if std::sync::Arc::strong_count(this) > 1 {
+    pub fn release(this: &Arc<AddressRange>) {
+        if Arc::strong_count(this) > 1 {
             return;
         }
         // SAFETY: nobody else holds the range, so nobody has a pointer into it; the mapping
@@ -436,6 +491,9 @@ impl AddressRange {
             this.keep(0, this.reserved);
         }
         this.attached.store(0, Ordering::Release);
+        if let Ok(mut kept) = this.first_touches.try_write() {
+            kept.clear();
+        }
         if let Some(device) = this.emulated() {
             device.let_go();
         }
@@ -720,15 +778,17 @@ fn sync(at: *mut u8, len: usize) -> Result<()> {
 }
 
 /// Reads or writes each page of `[at, at + len)`, which is attached for that, without changing it:
-/// an atomic "or" with nothing loses no other's write.
-fn touch(at: *mut u8, len: usize, read_only: bool) {
+/// a zero is exchanged for a zero, which is a write to the processor also where none is there. (An
+/// atomic "or" with nothing is made a read by the compiler. And if a page is read first, that fault
+/// maps those around it, too.)
+pub(super) fn touch(at: *mut u8, len: usize, read_only: bool) {
     for page in (0..len).step_by(PAGE as usize) {
         // SAFETY: the caller names attached pages, whose first byte this is.
         let byte = unsafe { AtomicU8::from_ptr(at.add(page)) };
         if read_only {
             std::hint::black_box(byte.load(Ordering::Relaxed));
         } else {
-            byte.fetch_or(0, Ordering::Relaxed);
+            let _ = byte.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }

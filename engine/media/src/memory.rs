@@ -115,12 +115,23 @@ impl Memory {
         let room = self.len.checked_sub(offset);
         let fits = room.is_some_and(|room| data.len() as u64 <= room);
         assert!(fits, "{} bytes at {offset} into {}", data.len(), self.len);
-        let to = self.as_ptr().wrapping_add(offset as usize);
         self.paced(Access::Write, data.len(), || {
             // SAFETY: the destination is attached and at least as long; `data` is borrowed private
             // memory, so the two do not overlap; other processes' accesses race as documented (P8).
-            unsafe { persist::copy(to, data.as_ptr(), data.len()) };
+            unsafe { self.range.store(self.offset + offset, data.as_ptr(), data.len()) };
         });
+    }
+
+    /// Whether so many bytes are better copied to an offset from elsewhere than made there: this
+    /// process has not come to its pages yet.
+    ///
+    /// # Panics
+    ///
+    /// If they go beyond the piece.
+    pub fn is_new(&self, offset: u64, len: usize) -> bool {
+        let room = self.len.checked_sub(offset);
+        assert!(room.is_some_and(|room| len as u64 <= room), "{len} bytes at {offset}");
+        self.range.is_new(self.offset + offset, len)
     }
 
     /// Copies the first `len` bytes of another piece to the start.
@@ -133,7 +144,7 @@ impl Memory {
         self.paced(Access::Write, len as usize, || {
             // SAFETY: both are attached and long enough; the caller has them of two ranges, so they
             // do not overlap; other processes' accesses race as documented (P8).
-            unsafe { persist::copy(self.as_ptr(), from.as_ptr(), len as usize) };
+            unsafe { self.range.store(self.offset, from.as_ptr(), len as usize) };
         });
     }
 

@@ -25,9 +25,9 @@
 //!
 //! Why not at any price: a virtual machine's host may have taken back what lies free in large
 //! pieces (free page reporting), and gives it back page by page at the first touch. Measured so:
-//! huge pages at 0.25 GB/s, where small pages, out of what was in use a moment ago, come at 6. So
-//! [`create`] makes huge pages only as long as they come quickly ([`Pace`]). A caller that asks for
-//! space beforehand (`prefault`) has the time: [`make_huge`] gives what there is.
+//! huge pages at 0.25 to 1 GB/s, where small pages, out of what was in use a moment ago, come at 6.
+//! So [`create`] makes huge pages only as long as they come quickly ([`Pace`]). A caller that asks
+//! for space beforehand (`prefault`) has the time: [`make_huge`] gives what there is.
 
 use std::fs::{self, File};
 use std::io;
@@ -46,8 +46,9 @@ use engram_base::size::ByteSize;
 
 /// What is made of huge pages in the first call, and at most in one, which no signal interrupts.
 const HUGE_STEPS: (u64, u64) = (4 << 20, 256 << 20);
-/// Huge pages that come more slowly come from memory that is not there yet: bytes in a microsecond.
-const HUGE_SPEED: u64 = 1000;
+/// Huge pages that come more slowly, in bytes in a microsecond, come from memory that is not there
+/// yet, or one page after the other: small pages, and `first_touch`, are faster.
+const HUGE_SPEED: u64 = 2000;
 /// So many steps in a row must be slow: one may be so because others had the processor.
 const HUGE_SLOW: u32 = 2;
 /// How many steps of this process, up to the last one, were slow, and when that was.
@@ -382,19 +383,25 @@ fn refusal(error: &io::Error, path: &Path, len: u64) -> Error {
 
 /// Growing a file beyond `RLIMIT_FSIZE` is a signal that kills, not an error: so ask first.
 fn check_file_limit(len: u64) -> Result<()> {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
-    // SAFETY: `limit` is what the call fills; on failure it says "no limit" still.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    if limit.rlim_cur != libc::RLIM_INFINITY && len > limit.rlim_cur {
-        fail!(
+    match file_limit() {
+        Some(limit) if len > limit => fail!(
             PoolFull,
             "a file of {} is needed, and this process may write files of {} at most \
              (RLIMIT_FSIZE): raise it with `ulimit -f`",
             ByteSize(len),
-            ByteSize(limit.rlim_cur)
-        );
+            ByteSize(limit)
+        ),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Up to which byte this process may write to files. A write beyond it is the same signal, also
+/// where the file is longer.
+pub(super) fn file_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+    // SAFETY: `limit` is what the call fills; on failure it says "no limit" still.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 #[cfg(test)]

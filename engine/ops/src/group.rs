@@ -309,6 +309,45 @@ pub fn link(
     }
 }
 
+/// Makes room for what comes from elsewhere: the groups above it, and its name, which is free then.
+/// With `overwrite` the object of that name goes in the same commit. Returns the group above.
+pub fn make_room(
+    rows: &mut dyn RowsMut,
+    target: &Target<'_>,
+    taker: Taker,
+    stamp: Stamp,
+    new_id: &mut dyn FnMut() -> u64,
+) -> Result<Gid> {
+    let parent = ensure_parent(rows, target, stamp, new_id)?;
+    let name = target.path.last.as_str();
+    match (child(rows, parent, name)?, taker) {
+        (None, _) => protect::refuse_new(rows, parent, name)?,
+        (Some(Member::Object(old)), Taker::Object { overwrite: true }) => {
+            protect::refuse(rows, Member::Object(old))?;
+            rows.remove(Table::Names, NameKey::new(parent, name).as_bytes())?;
+            links::drop_name(rows, old, parent, name, Some(stamp.now))?;
+        }
+        (Some(there), taker) => return taken(name, there, taker),
+    }
+    Ok(parent)
+}
+
+/// Whether `make_room` would be refused now; asked before bulk data is copied.
+pub fn check_room(rows: &mut dyn Rows, target: &Target<'_>, taker: Taker) -> Result<()> {
+    let (group, missing) = reach(rows, target)?;
+    let name = target.path.last.as_str();
+    if !missing.is_empty() {
+        return protect::refuse_new(rows, group, name);
+    }
+    match (child(rows, group, name)?, taker) {
+        (None, _) => protect::refuse_new(rows, group, name),
+        (Some(old @ Member::Object(_)), Taker::Object { overwrite: true }) => {
+            protect::refuse(rows, old)
+        }
+        (Some(there), taker) => taken(name, there, taker),
+    }
+}
+
 /// Gives a new object its name, unless a member has it already: that is returned. In a group that
 /// is read-only no name is free.
 fn take_name(
@@ -330,16 +369,7 @@ fn take_name(
 
 /// Whether `link` would be refused now; asked before bulk data is copied.
 pub fn check_free(rows: &mut dyn Rows, target: &Target<'_>, overwrite: bool) -> Result<()> {
-    let (group, missing) = reach(rows, target)?;
-    let name = target.path.last.as_str();
-    if !missing.is_empty() {
-        return protect::refuse_new(rows, group, name);
-    }
-    match child(rows, group, name)? {
-        None => protect::refuse_new(rows, group, name),
-        Some(old @ Member::Object(_)) if overwrite => protect::refuse(rows, old),
-        Some(member) => taken(name, member, Taker::Object { overwrite }),
-    }
+    check_room(rows, target, Taker::Object { overwrite })
 }
 
 /// Removes a group's record, and all else that is kept of it; its name and its members are gone

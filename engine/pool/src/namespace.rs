@@ -7,6 +7,7 @@
 //! | `setup` | where the realm of a scope lies, and whether it can be what it should be |
 //! | `private` | a user's own realm, made at its first use |
 //! | `allocation` | space that is filled before it is an object |
+//! | `copies` | copies into another group, namespace or pool |
 //! | `id_prefixes` | the upper bits of ids: no two realms have the same |
 //! | `query` | queries in the view |
 //! | `restore` | namespaces and realms like those of another pool |
@@ -34,6 +35,7 @@
 
 mod allocation;
 mod change;
+pub mod copies;
 mod files;
 mod handle;
 mod id_prefixes;
@@ -65,13 +67,16 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use self::allocation::Allocation;
+pub use self::copies::{CopiedIds, Copier, CopyOptions, CopyPlan};
 pub use self::handle::Namespace;
 pub use self::inplace::InPlace;
 pub(crate) use self::make::{
     NewNamespace, add_device, create, create_catalog, realm_folders, refuse_others, remove, users,
 };
 pub use self::mode::{is_half_changed, set_mode};
+pub use self::moves::Departure;
 pub(crate) use self::private::remove as remove_private;
+pub use self::query::totals_of_several;
 pub use self::restore::{
     NamespaceLike, create_default, create_like, hand_over, look_like, realm_like, undo_like,
 };

@@ -132,7 +132,7 @@ impl Drop for RunningMove {
 }
 
 /// One source of a move that is under way.
-struct Leg {
+pub(crate) struct Leg {
     core: Arc<Core>,
     running: RunningMove,
     going: Vec<Going>,
@@ -161,6 +161,42 @@ pub(crate) fn to_realm(source: &MoveSource, target: &Arc<Core>) -> Result<Moved>
     arrived?;
     conclude(&leg.core, target, leg.running.0)?;
     moved([&leg.plan].into_iter())
+}
+
+/// T0 of members that go to another namespace: they are marked. The move's own realm stands for the
+/// other one, where no receipt ever comes: without this process, they stay.
+pub(crate) fn leave_namespace(source: &MoveSource) -> Result<Leg> {
+    let core = &source.core;
+    let scope = core.setup.scope;
+    leave(source, scope, if scope == Scope::Private { owner_of(core)? } else { 0 })
+}
+
+impl Leg {
+    /// What goes, without mirrors of other realms' groups.
+    pub(crate) fn members(&self) -> impl Iterator<Item = Member> {
+        self.going.iter().filter(|going| !going.mirror).map(|going| going.member)
+    }
+
+    /// The path of a member that goes.
+    pub(crate) fn path_of(&self, member: Member) -> Result<String> {
+        let inside = self.core.enter()?;
+        engram_ops::group::path_of(&mut inside.read()?.rows(), member)
+    }
+
+    /// The members stay where they are.
+    pub(crate) fn stay(&self) {
+        stay(self);
+    }
+
+    /// T3 and T5 of members that are in another namespace by now: they go from here.
+    pub(crate) fn go(&self) -> Result<()> {
+        step!("move-out.copied");
+        finish(&self.core, self.running.0)?;
+        step!("move-out.gone");
+        forget(&self.core, self.running.0)?;
+        step!("move-out.forgotten");
+        Ok(())
+    }
 }
 
 /// T3 to T5: the target has the receipt.

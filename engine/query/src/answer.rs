@@ -24,8 +24,11 @@ pub enum Consistency {
 pub struct QueryOptions {
     /// Which objects it sees.
     pub consistency: Consistency,
-    /// How many threads search; `None` for as many as help.
+    /// How many threads search at most; `None` for as many as help. None is started where there is
+    /// less to do than it takes to start one.
     pub threads: Option<usize>,
+    /// Have all of them search however little there is to do: tests ask for it.
+    pub threads_for_little: bool,
     /// Judge every record, and leave the index alone.
     pub brute_force: bool,
     /// A hint: have the attributes that the query names kept together from the next maintenance on,

@@ -4,6 +4,10 @@
 //! because a column keeps nothing of a long string or an array, or because no column can tell.
 //! *not* turns the two round: what must not pass is what may not. So nothing is ever guessed, and
 //! only the rows between the two are looked at one by one.
+//!
+//! Where a part of *all of* leaves few rows, the parts after it are asked of those rows alone. The
+//! parts that let the fewest rows pass come first: how many each one lets pass is learnt from
+//! segment to segment.
 
 use std::cell::RefCell;
 
@@ -13,6 +17,7 @@ use super::record::Users;
 use super::sealed::{PartSource, SearchedSegment, within};
 use super::zones::{EVERY, How, NONE, PreparedLeaf, owner_test};
 use engram_base::error::Result;
+use engram_columns::cell::Cell;
 use engram_columns::column_key::{GROUP, OWNER};
 use engram_columns::segment::bitmap::Bitmap;
 use engram_columns::segment::{Column, Marks};
@@ -28,7 +33,12 @@ pub(crate) struct Searcher<'s, 't> {
     /// Where parts come from that are not at hand; nowhere in threads other than the reader's.
     pub source: Option<PartSource<'t>>,
     users: RefCell<Users>,
+    /// By number of the leaf: of how many rows it was asked, and how many could pass.
+    passed: RefCell<Vec<(u64, u64)>>,
 }
+
+/// If at most one row of so many is left, rows are looked up one by one.
+const FEW: usize = 24;
 
 impl<'s, 't> Searcher<'s, 't> {
     /// One that knows nobody yet.
@@ -36,25 +46,37 @@ impl<'s, 't> Searcher<'s, 't> {
         ready: &'s [Option<PreparedLeaf<'s>>],
         source: Option<PartSource<'t>>,
     ) -> Self {
-        Searcher { ready, source, users: RefCell::default() }
+        let passed = RefCell::new(vec![(0, 0); ready.len()]);
+        Searcher { ready, source, users: RefCell::default(), passed }
     }
 
     /// Which rows pass.
     pub(crate) fn marks(&self, node: &Condition, piece: &mut SearchedSegment<'t>) -> Result<Marks> {
+        self.marks_among(node, piece, None)
+    }
+
+    /// Which of these rows pass. What is said of others is for nobody.
+    fn marks_among(
+        &self,
+        node: &Condition,
+        piece: &mut SearchedSegment<'t>,
+        among: Option<&Bitmap>,
+    ) -> Result<Marks> {
         let rows = piece.segment.len();
         match node {
             Condition::Const(true) => Ok(certain(Bitmap::full(rows))),
             Condition::Const(false) => Ok(certain(Bitmap::new(rows))),
             Condition::Not(inner) => {
-                let Marks { mut must, mut may } = self.marks(inner, piece)?;
+                let Marks { mut must, mut may } = self.marks_among(inner, piece, among)?;
                 must.negate();
                 may.negate();
                 Ok(Marks { must: may, may: must })
             }
             Condition::All(parts) => {
-                let mut all = certain(Bitmap::full(rows));
-                for part in parts {
-                    let part = self.marks(part, piece)?;
+                let mut all = certain(among.cloned().unwrap_or_else(|| Bitmap::full(rows)));
+                for part in self.fewest_first(parts) {
+                    let few = Some(&all.may).filter(|may| may.has_at_most(rows / FEW));
+                    let part = self.marks_among(part, piece, few)?;
                     all.must.and(&part.must);
                     all.may.and(&part.may);
                     if all.may.is_empty() {
@@ -66,7 +88,7 @@ impl<'s, 't> Searcher<'s, 't> {
             Condition::Any(parts) => {
                 let mut any = certain(Bitmap::new(rows));
                 for part in parts {
-                    let part = self.marks(part, piece)?;
+                    let part = self.marks_among(part, piece, among)?;
                     any.must.or(&part.must);
                     any.may.or(&part.may);
                     if any.must.is_full() {
@@ -75,12 +97,40 @@ impl<'s, 't> Searcher<'s, 't> {
                 }
                 Ok(any)
             }
-            Condition::Leaf(leaf) => self.leaf(leaf, piece),
+            Condition::Leaf(leaf) => {
+                let marks = self.leaf(leaf, piece, among)?;
+                if among.is_none() {
+                    let (asked, passed) = &mut self.passed.borrow_mut()[leaf.number];
+                    (*asked, *passed) = (*asked + rows as u64, *passed + marks.may.count() as u64);
+                }
+                Ok(marks)
+            }
         }
     }
 
-    /// Which rows pass a leaf.
-    pub(crate) fn leaf(&self, leaf: &Leaf, piece: &mut SearchedSegment<'t>) -> Result<Marks> {
+    /// These parts, first those that let the fewest rows pass, as far as is known; parts that are
+    /// no single test, or were not asked of all rows of a segment yet, come last.
+    fn fewest_first<'n>(&self, parts: &'n [Condition]) -> impl Iterator<Item = &'n Condition> {
+        let passed = self.passed.borrow();
+        let share = |part: &Condition| match part {
+            Condition::Leaf(leaf) => match passed[leaf.number] {
+                (asked @ 1.., passed) => passed * 1024 / asked,
+                _ => 1024,
+            },
+            _ => 1024,
+        };
+        let mut sorted: Vec<_> = parts.iter().map(|part| (share(part), part)).collect();
+        sorted.sort_by_key(|(share, _)| *share);
+        sorted.into_iter().map(|(_, part)| part)
+    }
+
+    /// Which of these rows, or of all, pass a leaf.
+    pub(crate) fn leaf(
+        &self,
+        leaf: &Leaf,
+        piece: &mut SearchedSegment<'t>,
+        among: Option<&Bitmap>,
+    ) -> Result<Marks> {
         let rows = piece.segment.len();
         let nothing_said = || Marks { must: Bitmap::new(rows), may: Bitmap::full(rows) };
         let Some(ready) = &self.ready[leaf.number] else { return Ok(nothing_said()) };
@@ -113,17 +163,23 @@ impl<'s, 't> Searcher<'s, 't> {
         }
         let column = piece.column(entry)?;
         if let Some(passing) = &ready.passing {
-            return column.test(&|cell| passing.has(cell));
+            return column.test(&|cell| passing.has(cell), among);
         }
         if ready.how == How::Owner {
             let users = &self.users;
-            return column.test(&|cell| owner_test(&mut users.borrow_mut(), &leaf.predicate, cell));
+            let test = |cell: &Cell<'_>| owner_test(&mut users.borrow_mut(), &leaf.predicate, cell);
+            return column.test(&test, among);
         }
-        cells(ready, &column, piece.place)
+        cells(ready, &column, piece.place, among)
     }
 }
 
-fn cells(ready: &PreparedLeaf<'_>, column: &Column<'_>, place: usize) -> Result<Marks> {
+fn cells(
+    ready: &PreparedLeaf<'_>,
+    column: &Column<'_>,
+    place: usize,
+    among: Option<&Bitmap>,
+) -> Result<Marks> {
     let predicate = &ready.leaf.predicate;
     if matches!(predicate, Predicate::Exists) {
         return Ok(certain(column.presence()));
@@ -135,7 +191,7 @@ fn cells(ready: &PreparedLeaf<'_>, column: &Column<'_>, place: usize) -> Result<
         return Ok(Marks { must, may });
     }
     match ready.numbers() {
-        Some(range) => column.range(range),
-        None => column.seek(&ready.sought, &|cell| predicate.cell(cell)),
+        Some(range) => column.range(range, among),
+        None => column.seek(&ready.sought, &|cell| predicate.cell(cell), among),
     }
 }

@@ -180,15 +180,17 @@ fn loose(
 ) -> Result<Vec<Cell<'static>>> {
     let mut cells = vec![Cell::Other; len];
     let mut beyond = None;
-    let is_wanted = |segment: u32| span(segment).is_some();
-    let mut place = |segment, position, cell: &Cell<'_>| match span(segment) {
-        Some(RowSpan { start, rows }) if usize::from(position) < rows => {
+    let named = |segment: u32| span(segment).map(|span| (segment, span));
+    let mut place = |named: (u32, RowSpan), position, cell: &Cell<'_>| {
+        let (segment, RowSpan { start, rows }) = named;
+        if usize::from(position) < rows {
             cells[start + usize::from(position)] = cell.clone().into_owned();
+        } else {
+            beyond = Some((segment, position));
         }
-        _ => beyond = Some((segment, position)),
     };
     let all = Range::default();
-    runs.pieces(&all)?.iter().try_for_each(|piece| piece.visit(&is_wanted, &mut place))?;
+    runs.pieces(&all)?.iter().try_for_each(|piece| piece.visit(&named, &mut place))?;
     if let Some((segment, position)) = beyond {
         fail!(Corrupt, "a run names position {position} of segment {segment}: run verify");
     }

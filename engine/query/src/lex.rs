@@ -309,10 +309,11 @@ fn builtin(input: &mut Input<'_>) -> Parsed<Builtin> {
         return Ok(*builtin);
     }
     let all = Builtin::ALL.map(|(_, name)| format!("@{name}")).join(" ");
-    let near = nearest(name).map_or(String::new(), |near| format!("did you mean @{near}? "));
+    let there = nearest(name)
+        .map_or_else(|| "there are".to_owned(), |near| format!("did you mean @{near}? There are"));
     let at = start..input.current_token_start();
     let name = shortened(name);
-    fault(at, format!("there is no built-in field @{name}: {near}There are {all}"))
+    fault(at, format!("there is no built-in field @{name}: {there} {all}"))
 }
 
 /// The built-in field that was most likely meant.
@@ -362,6 +363,9 @@ fn stray<'q>(input: &mut Input<'q>) -> Parsed<TokenKind<'q>> {
             "text stands in plain quotes, \" or '"
         }
         '{' | '}' => "write '(' and ')'",
+        '?' | '$' => {
+            "a value that is given beside the query is written with a name, as in x < :low"
+        }
         ';' => "a query is one condition, and ends without a sign",
         _ => "an attribute with such a character in its name stands in backquotes, as in `x y`",
     };

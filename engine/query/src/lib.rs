@@ -15,18 +15,20 @@
 //! | `predicate`, `like` | what a comparison means |
 //! | `compile` | keys as numbers, paths as groups and names |
 //! | `record`, `groups`, `tree` | the truth: an object judged by its record and its groups |
-//! | `run`, `goal`, `order` | one search, what is asked of it, and in which order |
+//! | `run`, `goal`, `order`, `ascending` | one search, what is asked of it, and in which order |
 //! | `tail` | what no segment has yet, in columns that a process keeps |
 //! | `segments`, `zones`, `sieves` | which segments need not be opened |
+//! | `run_hits` | the rows that runs have found |
 //! | `sealed`, `eval`, `workers` | the others: columns become bitmaps, in several threads |
 //! | `fields`, `many`, `top` | columns instead of records; the first of an order |
 //! | `projection` | named fields of many objects, as values |
-//! | `totals`, `exact` | figures of all objects found, or of groups of them |
+//! | `totals`, `figures`, `exact` | figures of all objects found, or of groups of them |
 //! | `answer` | options, and how a query was answered |
 
 #![deny(missing_docs)]
 
 pub mod answer;
+mod ascending;
 pub mod ast;
 pub mod compile;
 mod display;
@@ -34,6 +36,7 @@ mod eval;
 pub(crate) mod exact;
 mod fault;
 pub(crate) mod fields;
+pub(crate) mod figures;
 pub mod goal;
 pub mod groups;
 mod lex;
@@ -48,6 +51,7 @@ pub(crate) mod predicate;
 pub mod projection;
 pub(crate) mod record;
 pub mod run;
+mod run_hits;
 pub mod sealed;
 mod segments;
 mod sieves;

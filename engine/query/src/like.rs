@@ -101,6 +101,16 @@ impl Like {
         (known, only && self.first.plain.is_some())
     }
 
+    /// The text that whatever contains it matches, and nothing else, if there is one.
+    pub(crate) fn only_part(&self) -> Option<&str> {
+        match self.rest.as_slice() {
+            [part, end] if self.first.chars.is_empty() && end.chars.is_empty() => {
+                part.plain.as_deref()
+            }
+            _ => None,
+        }
+    }
+
     /// Texts that each match contains.
     pub(crate) fn parts(&self) -> Vec<&str> {
         let pieces = std::iter::once(&self.first).chain(&self.rest);
@@ -152,6 +162,22 @@ mod tests {
         ];
         for (pattern, text, expected) in cases {
             assert_eq!(Like::new(pattern).matches(text), expected, "{text:?} like {pattern:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_alone_decides_where_anything_may_stand_around_it() {
+        let cases = [
+            ("%b%", Some("b")),
+            ("%b\\%%", Some("b%")),
+            ("b%", None),
+            ("%b", None),
+            ("a%b%", None),
+            ("%a%b%", None),
+            ("%_b%", None),
+        ];
+        for (pattern, part) in cases {
+            assert_eq!(Like::new(pattern).only_part(), part, "{pattern:?}");
         }
     }
 

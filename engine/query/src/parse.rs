@@ -38,7 +38,7 @@ use super::lex::{Token, TokenKind, tokens};
 use super::number::{infinity, shortened};
 use super::params::{Given, Params};
 use super::words::Word;
-use crate::ast::{Builtin, Comparison, Expr, Order, Query, QueryField, Test};
+use crate::ast::{Builtin, Comparison, Expr, Function, Order, Query, QueryField, Test};
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_columns::literal::Literal;
@@ -92,7 +92,7 @@ fn query(input: &mut Tokens<'_, '_>) -> Parsed<Query> {
         _ => any_of(input)?,
     };
     let order_by = if took(input, Word::Order)? { order_by(input)? } else { Vec::new() };
-    let (limit, offset) = part(input, !order_by.is_empty())?;
+    let (limit, offset) = part(input, !order_by.is_empty(), "@path")?;
     let token = here(input);
     let message = match &token.kind {
         TokenKind::End => return Ok(Query { expr, order_by, limit, offset, totals: None }),
@@ -135,8 +135,8 @@ fn begins_offset(input: &Tokens<'_, '_>) -> bool {
     is_named(input, "offset") && matches!(next, Some(TokenKind::Value(_) | TokenKind::End))
 }
 
-/// `limit n` and `offset n`, as far as they are there.
-fn part(input: &mut Tokens<'_, '_>, ordered: bool) -> Parsed<(Option<u64>, u64)> {
+/// `limit n` and `offset n`, as far as they are there; `sample` can be ordered by.
+fn part(input: &mut Tokens<'_, '_>, ordered: bool, sample: &str) -> Parsed<(Option<u64>, u64)> {
     let limit = opt(preceded(word(Word::Limit), limit)).parse_next(input)?;
     if !is_named(input, "offset") {
         return Ok((limit, 0));
@@ -150,8 +150,10 @@ fn part(input: &mut Tokens<'_, '_>, ordered: bool) -> Parsed<(Option<u64>, u64)>
     };
     advance(input)?;
     if !ordered {
-        let message = "an offset counts in an order, and there is none: write order by before it, \
-                       as in order by @path limit 10 offset 20";
+        let message = format!(
+            "an offset counts in an order, and there is none: write order by before it, as in \
+             order by {sample} limit 10 offset 20"
+        );
         return fault(at, message);
     }
     Ok((limit, offset))
@@ -443,7 +445,8 @@ fn test(input: &mut Tokens<'_, '_>, field: &QueryField, at: &Range<usize>) -> Pa
             let next = here(input);
             let begins = [TokenKind::Open, TokenKind::OpenList].contains(&next.kind);
             if !begins && !matches!(next.kind, TokenKind::List(_)) {
-                let message = "'(' or '[' was expected, as in x in (1, 2)";
+                let message = "'(' or '[' was expected, as in x in (1, 2), or a parameter that \
+                               stands for a list, as in x in :some with params={\"some\": [1, 2]}";
                 return fault(next.at.clone(), message);
             }
             list(input, field).map(Test::In)
@@ -494,7 +497,22 @@ fn no_test(token: &Token<'_>, field: &QueryField, at: &Range<usize>) -> String {
     let shown = field.to_string();
     let shown = shortened(&shown);
     let joined = token.at.start == at.end && matches!(field, QueryField::Attr(_));
+    let figure = match field {
+        QueryField::Attr(key) => {
+            Function::ALL.iter().find(|(_, name)| name.eq_ignore_ascii_case(key))
+        }
+        _ => None,
+    };
     match &token.kind {
+        TokenKind::End | TokenKind::Close | TokenKind::Word(_) | TokenKind::Name(_)
+            if figure.is_some() =>
+        {
+            let of = if shown.eq_ignore_ascii_case("count") { "" } else { "temperature" };
+            format!(
+                "as a figure {shown} needs parentheses, as in {shown}({of}), and as an attribute \
+                 an operator, as in {shown} = 5"
+            )
+        }
         TokenKind::Value(_) | TokenKind::Dot if joined => {
             "an attribute stands in backquotes if other characters than letters, digits and _ are \
              in its name, as in `a-b`"

@@ -193,7 +193,8 @@ impl Predicate {
     /// Whether the test is true of a value.
     pub(crate) fn cells(&self, cells: &Cells<'_>) -> bool {
         match (cells, self) {
-            (Cells::One(cell), _) => self.cell(cell),
+            (Cells::Item(item), Self::Contains(wanted)) => wanted.equals(item),
+            (Cells::One(cell) | Cells::Item(cell), _) => self.cell(cell),
             (Cells::Many(_), Self::Exists) => true,
             (Cells::Many(items), Self::Contains(wanted)) => items.iter().any(|i| wanted.equals(i)),
             (Cells::Many(_), _) => false,
@@ -250,6 +251,15 @@ impl Predicate {
             _ => None,
         });
         only.collect()
+    }
+
+    /// What the strings contain that the test is true of, and no others, if it is one part of them.
+    pub(crate) fn only_part(&self) -> Option<&str> {
+        match self {
+            Self::Contains(Operand { cell: Cell::Text(part), .. }) => Some(part),
+            Self::Like(pattern) => pattern.only_part(),
+            _ => None,
+        }
     }
 
     /// What each string contains that the test is true of.

@@ -161,7 +161,7 @@ impl Judge<'_> {
 /// What a value is ordered as: several items are in no order, and come after what is.
 fn one(cells: Cells<'_>) -> Cell<'static> {
     match cells {
-        Cells::One(cell) => cell.into_owned(),
+        Cells::One(cell) | Cells::Item(cell) => cell.into_owned(),
         Cells::Many(_) => Cell::Other,
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::answer::{Consistency, LeafExplanation, QueryOptions, RecordCounts, SegmentExplanation};
+use super::ascending;
 use super::compile::{About, Condition, OrderKey, Plan};
 use super::goal::Goal;
 use super::groups::Groups;
@@ -93,11 +94,7 @@ impl<'a> Search<'a> {
         let mut goal = Goal::Oids(Vec::new());
         self.reach(&mut goal, bound)?;
         let Goal::Oids(mut oids) = goal else { unreachable!("it asked for objects") };
-        if !oids.is_sorted() {
-            // Some ascending parts, which this sort merges.
-            #[expect(clippy::stable_sort_primitive)]
-            oids.sort();
-        }
+        ascending::sort(&mut oids);
         if plan.order.is_empty() {
             oids.truncate(plan.limit.unwrap_or(usize::MAX));
             return Ok(oids);
@@ -214,7 +211,7 @@ impl<'a> Search<'a> {
         let mut goal = Goal::Oids(Vec::new());
         self.search(&mut goal, None)?;
         let Goal::Oids(mut oids) = goal else { unreachable!("it asked for objects") };
-        oids.sort_unstable();
+        ascending::sort(&mut oids);
         Ok(oids)
     }
 

@@ -29,6 +29,8 @@ use engram_index::directory::SegmentEntry;
 
 /// Segments beside one thread's before another one helps.
 const SEGMENTS_PER_THREAD: usize = 24;
+/// Objects of segments for a thread that a query asks for: a test of some thousand takes some us.
+const ROWS_PER_THREAD: u64 = 1 << 14;
 
 impl<'a> Search<'a> {
     /// Searches the segments. `excluded`, ascending, was looked at elsewhere.
@@ -51,7 +53,8 @@ impl<'a> Search<'a> {
         order.retain(|place| verdicts[*place] != NONE);
         // Usually they are in order, and then what is found is.
         order.sort_by_key(|place| directory[*place].min);
-        self.threads = self.helpful(order.len(), bound);
+        let rows = order.iter().map(|place| u64::from(directory[*place].rows)).sum();
+        self.threads = self.helpful(order.len(), rows, bound);
         let dead = txn.entries(Table::IndexDead)? > 0;
         let searcher = Searcher::new(&ready, Some(PartSource(txn)));
         let (mut handed, mut vain) = (Vec::new(), Vec::new());
@@ -125,7 +128,7 @@ impl<'a> Search<'a> {
             // Names and runs are looked into where that can still rule something out.
             if verdicts.contains(&SOME)
                 && (current && leaf.look_up(txn, directory, &verdicts)?
-                    || leaf.consult_runs(txn, directory, &verdicts, self.options.threads)?)
+                    || leaf.consult_runs(txn, directory, &verdicts, self.options)?)
             {
                 verdicts = zones::verdicts(&plan.search, &ready, directory.len());
             }
@@ -164,15 +167,17 @@ impl<'a> Search<'a> {
         self.directories.sieves.learn(self.peek.txn(), directory, &columns)
     }
 
-    /// How many threads are to search so many segments.
-    fn helpful(&self, segments: usize, bound: Option<usize>) -> usize {
+    /// How many threads are to search so many segments, which have so many objects.
+    fn helpful(&self, segments: usize, rows: u64, bound: Option<usize>) -> usize {
         match (bound, self.options.threads) {
             (Some(_), _) => 1,
-            (None, Some(threads)) => threads.min(segments).clamp(1, THREADS_MAX),
+            (None, Some(threads)) => {
+                let threads = workers::asked(self.options, threads, rows, ROWS_PER_THREAD);
+                threads.min(segments).clamp(1, THREADS_MAX)
+            }
             (None, None) if segments < 2 * SEGMENTS_PER_THREAD => 1,
             (None, None) => {
-                let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                cores.min(segments / SEGMENTS_PER_THREAD).clamp(1, THREADS_MAX)
+                workers::cores().min(segments / SEGMENTS_PER_THREAD).clamp(1, THREADS_MAX)
             }
         }
     }
@@ -261,7 +266,7 @@ pub(super) fn names_rule_out<'t>(
         return Ok(false);
     }
     for ready in names {
-        let marks = searcher.leaf(ready.leaf, piece)?;
+        let marks = searcher.leaf(ready.leaf, piece, None)?;
         piece.answered.push((ready.leaf.number, marks));
     }
     Ok(searcher.marks(node, piece)?.may.is_empty())
@@ -283,18 +288,21 @@ pub(super) fn answer_groups<'t>(
         let Some(entry) = piece.segment.column(key)? else { continue };
         piece.fetch(source, &entry)?;
         let state = RefCell::new((&mut *groups, None::<Error>));
-        let marks = piece.column(entry)?.test(&|cell| {
-            let (groups, failed) = &mut *state.borrow_mut();
-            let gid = match cell {
-                Cell::Int(gid) => *gid as u64,
-                Cell::Big(gid) => *gid,
-                _ => return false,
-            };
-            groups.judge_sealed(ready.leaf, *field, gid).unwrap_or_else(|error| {
-                *failed = Some(error);
-                false
-            })
-        })?;
+        let marks = piece.column(entry)?.test(
+            &|cell| {
+                let (groups, failed) = &mut *state.borrow_mut();
+                let gid = match cell {
+                    Cell::Int(gid) => *gid as u64,
+                    Cell::Big(gid) => *gid,
+                    _ => return false,
+                };
+                groups.judge_sealed(ready.leaf, *field, gid).unwrap_or_else(|error| {
+                    *failed = Some(error);
+                    false
+                })
+            },
+            None,
+        )?;
         if let Some(error) = state.into_inner().1 {
             return Err(error);
         }

@@ -184,18 +184,21 @@ impl Sieves {
         let cells = Column::parse(&column, part(txn, entry.segment, column.part)?)?;
         let any = cells.in_runs() || column.has_unsure();
         let words = RefCell::new((any, [const { Vec::new() }; 3]));
-        cells.test(&|cell| {
-            let (any, [numbers, times, texts]) = &mut *words.borrow_mut();
-            match (cell, prefix(cell)) {
-                (Cell::Text(text), _) => texts.push(self.hash.hash_one(&**text)),
-                (Cell::Time(_), Some((word, _))) => times.push(word),
-                (_, Some((word, _))) => numbers.push(word),
-                // What compares with nothing passes no window.
-                (Cell::Other | Cell::Float(_), None) => {}
-                (_, None) => *any = true,
-            }
-            false
-        })?;
+        cells.test(
+            &|cell| {
+                let (any, [numbers, times, texts]) = &mut *words.borrow_mut();
+                match (cell, prefix(cell)) {
+                    (Cell::Text(text), _) => texts.push(self.hash.hash_one(&**text)),
+                    (Cell::Time(_), Some((word, _))) => times.push(word),
+                    (_, Some((word, _))) => numbers.push(word),
+                    // What compares with nothing passes no window.
+                    (Cell::Other | Cell::Float(_), None) => {}
+                    (_, None) => *any = true,
+                }
+                false
+            },
+            None,
+        )?;
         let (any, words) = words.into_inner();
         let [numbers, times, texts] = words.map(|mut words: Vec<u64>| {
             words.sort_unstable();

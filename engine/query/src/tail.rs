@@ -65,7 +65,7 @@ impl TailCell {
             None => TailCell::Absent,
             Some(Cells::One(Cell::Text(text))) if text.len() > TEXT_BYTES_MAX => TailCell::Unsure,
             Some(Cells::One(cell)) => TailCell::Cell(cell.into_owned()),
-            Some(Cells::Many(_)) => TailCell::Unsure,
+            Some(Cells::Item(_) | Cells::Many(_)) => TailCell::Unsure,
         }
     }
 

@@ -15,25 +15,25 @@ use std::sync::Arc;
 use super::answer::{Figure, TotalsAnswer};
 use super::ast::{Direction, Function, Query};
 use super::compile::{About, GroupField};
-use super::exact::ExactSum;
 use super::fault::Fault;
 use super::fields::{FieldCells, RowCells, Scattered};
-use super::predicate::CellClass;
+use super::figures::{GroupFigures, GroupOf, Unlike, face};
 use super::record::Judge;
 use super::sealed::SearchedSegment;
 use super::zones::{How, NONE};
 use engram_base::error::{Error, Result};
 use engram_catalog::ReadTxn;
-use engram_columns::cell::{Cell, push_order, total_order};
+use engram_columns::cell::{Cell, push_order};
 use engram_columns::column_key::{ColumnKey, unsigned};
 use engram_columns::runs::SortedRuns;
-use engram_columns::segment::{Bitmap, NO_CELL, Numbers, UNSURE_CELL};
+use engram_columns::segment::{Bitmap, NO_CELL, UNSURE_CELL};
 use engram_index::directory::SegmentEntry;
 use engram_records::object::Record;
 
 /// What is wrong with a value that no group can have the same of.
-const NO_GROUPS: &str = "has values that equal nothing (arrays, complex numbers, structures), so \
-                         they form no groups: leave their objects out, or group by something else";
+const NO_GROUPS: &str = "has values that equal nothing (arrays, complex numbers, structures, NaT, \
+                         durations, bytes that are no text), so they form no groups: leave their \
+                         objects out, as in where x <= inf for numbers, or group by something else";
 /// So many fields form groups at most.
 pub(crate) const GROUPED_MAX: usize = 7;
 /// So many entries of runs are read in the time that one record takes.
@@ -151,63 +151,10 @@ pub struct Tally {
     groups: HashMap<Vec<u8>, u32>,
     /// What each group has the same.
     keys: Vec<Vec<Option<Cell<'static>>>>,
-    /// By measure, and by group.
-    figures: Vec<Vec<Running>>,
+    /// By measure.
+    figures: Vec<GroupFigures>,
     /// How many objects were taken in.
     pub objects: u64,
-}
-
-/// A figure of one group, on its way.
-#[derive(Clone, Debug)]
-enum Running {
-    Count(u64),
-    Sum(Box<NumberSum>),
-    Extreme(Option<Cell<'static>>),
-    Distinct(HashSet<Vec<u8>>),
-}
-
-#[derive(Clone, Debug, Default)]
-struct NumberSum {
-    count: u64,
-    whole: i128,
-    floats: ExactSum,
-    any_float: bool,
-}
-
-impl Running {
-    fn new(function: Function) -> Self {
-        match function {
-            Function::Count => Running::Count(0),
-            Function::Sum | Function::Mean => Running::Sum(Box::default()),
-            Function::Min | Function::Max => Running::Extreme(None),
-            Function::Distinct => Running::Distinct(HashSet::new()),
-        }
-    }
-}
-
-/// Which group each of some rows is of.
-enum GroupOf {
-    One(u32),
-    Each(Vec<u32>),
-}
-
-impl GroupOf {
-    #[inline]
-    fn of(&self, nth: usize) -> usize {
-        match self {
-            GroupOf::One(group) => *group as usize,
-            GroupOf::Each(groups) => groups[nth] as usize,
-        }
-    }
-}
-
-/// The equal of a cell that stands for all of them.
-fn face(cell: &Cell<'_>) -> Cell<'static> {
-    match cell {
-        Cell::Float(value) if value.is_nan() => Cell::Float(f64::NAN),
-        Cell::Float(value) => Cell::Float(value + 0.0),
-        cell => cell.clone().into_owned(),
-    }
 }
 
 fn order_of(cell: Option<&Cell<'_>>, out: &mut Vec<u8>) {
@@ -220,7 +167,8 @@ fn order_of(cell: Option<&Cell<'_>>, out: &mut Vec<u8>) {
 impl Tally {
     /// Nothing yet.
     pub fn new(plan: &Arc<TotalsPlan>) -> Self {
-        let figures = plan.measures.iter().map(|_| Vec::new()).collect();
+        let figures =
+            plan.measures.iter().map(|measure| GroupFigures::new(measure.function)).collect();
         let scattered = Arc::new(Vec::new());
         let (plan, groups, keys) = (Arc::clone(plan), HashMap::new(), Vec::new());
         Tally { plan, scattered, groups, keys, figures, objects: 0 }
@@ -284,9 +232,7 @@ impl Tally {
         let group = self.keys.len() as u32;
         self.groups.insert(bytes, group);
         self.keys.push(cells.iter().map(|cell| cell.as_ref().map(face)).collect());
-        for (figures, measure) in self.figures.iter_mut().zip(&self.plan.measures) {
-            figures.push(Running::new(measure.function));
-        }
+        self.figures.iter_mut().for_each(GroupFigures::begin);
         Ok(group)
     }
 
@@ -304,7 +250,7 @@ impl Tally {
         let group = self.group(&by)? as usize;
         for (nth, measure) in plan.measures.iter().enumerate() {
             match &measure.of {
-                MeasureOf::Objects => self.count(nth, group, 1),
+                MeasureOf::Objects => self.figures[nth].count(group, 1),
                 MeasureOf::Field(about) => {
                     if let Some(found) = cell(about.as_ref())? {
                         self.take(nth, group, &found)?;
@@ -315,49 +261,26 @@ impl Tally {
         Ok(())
     }
 
-    fn count(&mut self, nth: usize, group: usize, more: u64) {
-        if let Running::Count(count) = &mut self.figures[nth][group] {
-            *count += more;
-        }
-    }
-
     /// Takes in one value of a measure's field.
     fn take(&mut self, nth: usize, group: usize, cell: &Cell<'_>) -> Result<()> {
-        let measure = &self.plan.measures[nth];
-        let greatest = measure.function == Function::Max;
-        let taken = match &mut self.figures[nth][group] {
-            Running::Count(count) => {
-                *count += 1;
-                Ok(())
-            }
-            Running::Sum(sum) => sum.add(cell),
-            Running::Extreme(best) => better(best, cell, greatest),
-            Running::Distinct(all) => match cell {
-                Cell::Other => Err(Unlike::Nothing),
-                cell => {
-                    let mut bytes = Vec::new();
-                    push_order(cell, &mut bytes);
-                    all.insert(bytes);
-                    Ok(())
-                }
-            },
-        };
-        taken.map_err(|unlike| self.unlike(nth, &unlike))
+        self.figures[nth].take(group, cell).map_err(|unlike| self.unlike(nth, &unlike))
     }
 
     fn unlike(&self, nth: usize, unlike: &Unlike) -> Error {
         let message = match unlike {
             Unlike::NoNumber(class) => format!(
-                "takes numbers, and some objects have {class} there: leave them out, as in where \
-                 x < inf, or take count, min, max or distinct"
+                "takes numbers, and some objects have {class} there: take count, min, max or \
+                 distinct, or leave them out, as in where x <= inf"
             ),
             Unlike::Classes(one, other) => format!(
                 "takes values of one type, and some objects have {one}, others {other}: leave one \
-                 of them out, as in where x < inf for numbers, or where x >= \"\" for text"
+                 of them out, as in where x <= inf for numbers, or where x >= \"\" for text"
             ),
             Unlike::Nothing => {
-                "takes single values, and some objects have arrays, complex numbers \
-                                or structures there: leave them out, or take count"
+                "takes single values that have an order, and some objects have others there \
+                 (arrays, complex numbers, structures, NaT, durations, bytes that are no text): \
+                 leave them out, as in where x <= inf for numbers, or where x >= '0001' for times, \
+                 or take count"
                     .to_owned()
             }
         };
@@ -387,7 +310,7 @@ impl Tally {
         left.and(hits);
         let mut rows = hits.clone();
         rows.and_not(&left);
-        let rows: Vec<usize> = rows.iter().collect();
+        let rows = rows.positions();
         if !rows.is_empty() {
             self.objects += rows.len() as u64;
             let groups = self.groups_of(&fields, &rows)?;
@@ -439,15 +362,23 @@ impl Tally {
     /// The same, of one field alone.
     fn groups_of_one(&mut self, coded: &Coded<'_, '_>, rows: &[usize]) -> Result<GroupOf> {
         let mut known = vec![NO_CELL; coded.len() as usize];
-        let mut groups = Vec::with_capacity(rows.len());
-        for at in rows {
-            let code = coded.code(*at) as usize;
+        let (codes, none) = coded.codes();
+        let mut failed = None;
+        let groups = rows.iter().map(|at| {
+            let code = codes.get(*at).map_or(none, |code| none.min(*code as usize));
             if known[code] == NO_CELL {
-                known[code] = self.group(&[coded.cell(*at)])?;
+                known[code] = self.group(&[coded.cell(*at)]).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    0
+                });
             }
-            groups.push(known[code]);
+            known[code]
+        });
+        let groups = groups.collect();
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(GroupOf::Each(groups)),
         }
-        Ok(GroupOf::Each(groups))
     }
 
     /// Takes in a measure's field of some rows.
@@ -460,37 +391,23 @@ impl Tally {
     ) -> Result<()> {
         let plan = Arc::clone(&self.plan);
         let measure = &plan.measures[nth];
+        let figures = &mut self.figures[nth];
         let MeasureOf::Field(about) = &measure.of else {
-            if let GroupOf::One(group) = groups {
-                self.count(nth, *group as usize, rows.len() as u64);
-                return Ok(());
-            }
-            for row in 0..rows.len() {
-                self.count(nth, groups.of(row), 1);
-            }
+            figures.count_rows(rows, groups, |_| true);
             return Ok(());
         };
         let Some(field) = plan.column(about.as_ref()).map(|at| &fields[at]) else { return Ok(()) };
         let has = |at: usize| field.sure.as_ref().is_none_or(|sure| sure.contains(at));
         let sums = matches!(measure.function, Function::Sum | Function::Mean);
         if let (true, RowCells::Numbers(numbers)) = (sums, &field.cells) {
-            let figures = &mut self.figures[nth];
-            for (row, at) in rows.iter().enumerate().filter(|(_, at)| has(**at)) {
-                let Running::Sum(sum) = &mut figures[groups.of(row)] else { continue };
-                match numbers {
-                    Numbers::Floats(items) => sum.add_float(items[*at]),
-                    Numbers::Ints(items) => sum.add_whole(i128::from(items[*at])),
-                    Numbers::Times(_) => {
-                        return Err(self.unlike(nth, &Unlike::NoNumber("times")));
-                    }
-                }
-            }
-            return Ok(());
+            let added = match &field.sure {
+                Some(_) => figures.add_rows(numbers, rows, groups, has),
+                None => figures.add_rows(numbers, rows, groups, |_| true),
+            };
+            return added.map_err(|unlike| self.unlike(nth, &unlike));
         }
         if measure.function == Function::Count {
-            for (row, _) in rows.iter().enumerate().filter(|(_, at)| has(**at)) {
-                self.count(nth, groups.of(row), 1);
-            }
+            figures.count_rows(rows, groups, has);
             return Ok(());
         }
         if let RowCells::Coded(cells, codes) = &field.cells
@@ -520,35 +437,20 @@ impl Tally {
         for (from, key) in other.keys.iter().enumerate() {
             let group = self.group(key)? as usize;
             for nth in 0..self.figures.len() {
-                self.unite_figure(nth, group, &other.figures[nth][from])?;
+                self.unite_figure(nth, group, &other.figures[nth], from)?;
             }
         }
         Ok(())
     }
 
-    fn unite_figure(&mut self, nth: usize, group: usize, other: &Running) -> Result<()> {
-        let greatest = self.plan.measures[nth].function == Function::Max;
-        let united = match (&mut self.figures[nth][group], other) {
-            (Running::Count(ours), Running::Count(theirs)) => {
-                *ours += theirs;
-                Ok(())
-            }
-            (Running::Sum(ours), Running::Sum(theirs)) => {
-                ours.count += theirs.count;
-                ours.whole += theirs.whole;
-                ours.any_float |= theirs.any_float;
-                ours.floats.unite(&theirs.floats);
-                Ok(())
-            }
-            (Running::Extreme(ours), Running::Extreme(Some(theirs))) => {
-                better(ours, theirs, greatest)
-            }
-            (Running::Distinct(ours), Running::Distinct(theirs)) => {
-                ours.extend(theirs.iter().cloned());
-                Ok(())
-            }
-            _ => Ok(()),
-        };
+    fn unite_figure(
+        &mut self,
+        nth: usize,
+        group: usize,
+        other: &GroupFigures,
+        from: usize,
+    ) -> Result<()> {
+        let united = self.figures[nth].unite(group, other, from);
         united.map_err(|unlike| self.unlike(nth, &unlike))
     }
 
@@ -573,7 +475,7 @@ impl Tally {
             }
             let group = told.group(&cells)? as usize;
             for nth in 0..told.figures.len() {
-                told.unite_figure(nth, group, &self.figures[nth][from])?;
+                told.unite_figure(nth, group, &self.figures[nth], from)?;
             }
         }
         Ok(told)
@@ -592,7 +494,7 @@ impl Tally {
             let group = group as usize;
             let keys = self.keys[group].iter().map(|cell| cell.as_ref().and_then(Figure::of));
             let figures = self.figures.iter().zip(&plan.measures);
-            let figures = figures.map(|(all, measure)| all[group].figure(measure.function));
+            let figures = figures.map(|(all, measure)| all.figure(group, measure.function));
             keys.chain(figures).collect::<Vec<_>>()
         };
         let mut rows: Vec<Vec<Option<Figure>>> = keyed.into_iter().map(row).collect();
@@ -614,96 +516,6 @@ fn group_cell(
     gid: &Cell<'_>,
 ) -> Result<Option<Cell<'static>>> {
     judge.group_cell(field, super::order::group_number(gid))
-}
-
-/// What a value cannot be in a measure.
-enum Unlike {
-    NoNumber(&'static str),
-    Classes(&'static str, &'static str),
-    Nothing,
-}
-
-fn class_name(cell: &Cell<'_>) -> &'static str {
-    match CellClass::of(cell) {
-        CellClass::Number => "numbers",
-        CellClass::Time => "times",
-        CellClass::Text => "text",
-        CellClass::Other => "arrays",
-    }
-}
-
-impl NumberSum {
-    #[inline]
-    fn add_float(&mut self, value: f64) {
-        self.count += 1;
-        self.any_float = true;
-        self.floats.add(value);
-    }
-
-    #[inline]
-    fn add_whole(&mut self, value: i128) {
-        self.count += 1;
-        self.whole += value;
-    }
-
-    fn add(&mut self, cell: &Cell<'_>) -> std::result::Result<(), Unlike> {
-        match cell {
-            Cell::Int(value) => self.add_whole(i128::from(*value)),
-            Cell::Big(value) => self.add_whole(i128::from(*value)),
-            Cell::Float(value) => self.add_float(*value),
-            Cell::Other => return Err(Unlike::Nothing),
-            other => return Err(Unlike::NoNumber(class_name(other))),
-        }
-        Ok(())
-    }
-
-    fn total(&self) -> f64 {
-        let mut sum = self.floats.clone();
-        sum.add_whole(self.whole);
-        sum.value()
-    }
-}
-
-/// Takes in a value that may be the least or the greatest.
-fn better(
-    best: &mut Option<Cell<'static>>,
-    cell: &Cell<'_>,
-    greatest: bool,
-) -> std::result::Result<(), Unlike> {
-    if matches!(cell, Cell::Other) {
-        return Err(Unlike::Nothing);
-    }
-    let Some(known) = best else {
-        *best = Some(face(cell));
-        return Ok(());
-    };
-    if CellClass::of(known) != CellClass::of(cell) {
-        let (one, other) = (class_name(known), class_name(cell));
-        return Err(Unlike::Classes(one.min(other), one.max(other)));
-    }
-    let order = total_order(cell, known);
-    let is_face = order.is_eq() && matches!((cell, &known), (Cell::Int(_), Cell::Float(_)));
-    if is_face || if greatest { order.is_gt() } else { order.is_lt() } {
-        *known = face(cell);
-    }
-    Ok(())
-}
-
-impl Running {
-    fn figure(&self, function: Function) -> Option<Figure> {
-        match self {
-            Running::Count(count) => Some(Figure::Int(i128::from(*count))),
-            Running::Distinct(all) => Some(Figure::Int(all.len() as i128)),
-            Running::Extreme(best) => best.as_ref().and_then(Figure::of),
-            Running::Sum(sum) if sum.count == 0 => None,
-            #[expect(clippy::cast_precision_loss, reason = "a mean is rounded")]
-            Running::Sum(sum) if function == Function::Mean => {
-                Some(Figure::Float(sum.total() / sum.count as f64))
-            }
-            Running::Sum(sum) if sum.any_float => Some(Figure::Float(sum.total())),
-            Running::Sum(sum) => Some(Figure::Int(sum.whole)),
-        }
-    }
 }
 
 /// The groups of a segment's rows, by the codes of their fields.
@@ -784,11 +596,17 @@ impl<'f, 't> Coded<'f, 't> {
 
     #[inline]
     fn code(&self, at: usize) -> u64 {
-        let (code, len) = match self {
-            Coded::Dictionary { codes, len, .. } => (codes.get(at), *len),
-            Coded::Numbered { codes, len, .. } => (codes.get(at), *len),
-        };
-        code.map_or(len - 1, |code| u64::from(*code).min(len - 1))
+        let (codes, none) = self.codes();
+        codes.get(at).map_or(none, |code| none.min(*code as usize)) as u64
+    }
+
+    /// The codes, and the one for rows without the field: any that is no less is the same.
+    #[inline]
+    fn codes(&self) -> (&[u32], usize) {
+        match self {
+            Coded::Dictionary { codes, len, .. } => (codes, *len as usize - 1),
+            Coded::Numbered { codes, len, .. } => (codes, *len as usize - 1),
+        }
     }
 
     fn cell(&self, at: usize) -> Option<Cell<'t>> {

@@ -7,7 +7,7 @@
 use std::sync::Mutex;
 use std::thread;
 
-use super::answer::SegmentExplanation;
+use super::answer::{QueryOptions, SegmentExplanation};
 use super::compile::Condition;
 use super::eval::Searcher;
 use super::goal::Goal;
@@ -20,6 +20,20 @@ use engram_columns::segment::{Bitmap, Segment};
 
 /// So many threads at most.
 pub(crate) const THREADS_MAX: usize = 64;
+
+/// How many threads this process may run at once.
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// How many of the threads that a query asks for share so much work: a thread is started only where
+/// there is `worth` for it, beside what the others have, since it takes 50 us to start one.
+pub(crate) fn asked(options: &QueryOptions, threads: usize, work: u64, worth: u64) -> usize {
+    if options.threads_for_little {
+        return threads;
+    }
+    threads.min(usize::try_from(work / worth).unwrap_or(usize::MAX).max(1))
+}
 
 /// What a segment left open, and what became of it.
 pub(crate) struct SegmentOutcome {

@@ -6,17 +6,17 @@
 
 use std::sync::Mutex;
 
-use super::answer::LeafExplanation;
+use super::answer::{LeafExplanation, QueryOptions};
 use super::compile::{About, Condition, GroupField, Leaf};
 use super::groups::Passing;
 use super::predicate::{self, Predicate};
 use super::record::Users;
+use super::run_hits::{self, RunHits};
 use super::sealed::within;
 use super::sieves::Sought;
-use super::workers::{THREADS_MAX, side_by_side};
+use super::workers::{self, THREADS_MAX, side_by_side};
 use crate::ast::Builtin;
-use engram_base::error::Result;
-use engram_base::fail;
+use engram_base::error::{Error, Result};
 use engram_base::id::{Gid, Member, NameKey, Oid, id_of_key};
 use engram_base::mutex::lock;
 use engram_base::name::Name;
@@ -26,7 +26,7 @@ use engram_columns::column_key::{
     CREATED, ColumnKey, DTYPE, GROUP, NAME, NBYTES, NDIM, OWNER, SHAPE, SIZE, unsigned,
 };
 use engram_columns::range::{Bound, Range};
-use engram_columns::runs::{RunPiece, SortedRuns};
+use engram_columns::runs::{RunTest, SortedRuns};
 use engram_columns::segment::{Bitmap, SoughtTexts};
 use engram_columns::zone;
 use engram_columns::zone::{
@@ -90,6 +90,8 @@ impl How {
 const ENTRIES_PER_RECORD: u64 = 64;
 /// So many entries of runs for a thread are worth having it.
 const ENTRIES_PER_THREAD: u64 = 1 << 16;
+/// The same for one that a query asks for.
+const ENTRIES_PER_THREAD_ASKED: u64 = 1 << 12;
 
 /// Where each segment is in the directory.
 pub(crate) struct DirectoryPlaces<'d> {
@@ -121,53 +123,10 @@ impl<'d> DirectoryPlaces<'d> {
         let at = segment.checked_sub(self.directory[0].segment)? as usize;
         self.dense.get(at).map(|place| *place as usize).filter(|at| *at < self.directory.len())
     }
-}
 
-/// What one thread has found in runs.
-struct RunHits<'h> {
-    predicate: &'h Predicate,
-    places: &'h DirectoryPlaces<'h>,
-    /// The verdicts so far, by place: only open segments are asked for.
-    verdicts: &'h [u8],
-    /// By place, which positions pass.
-    rows: Vec<Option<Bitmap>>,
-}
-
-impl<'h> RunHits<'h> {
-    fn new(predicate: &'h Predicate, places: &'h DirectoryPlaces<'h>, verdicts: &'h [u8]) -> Self {
-        RunHits { predicate, places, verdicts, rows: vec![None; verdicts.len()] }
-    }
-
-    /// Takes what passes of a piece; all of its range does where that is exact.
-    fn take(&mut self, piece: &RunPiece<'_, '_>, exact: bool) -> Result<()> {
-        let RunHits { predicate, places, verdicts, rows } = self;
-        let open = |segment: u32| places.of(segment).is_some_and(|at| verdicts[at] == SOME);
-        let mut beyond = None;
-        piece.visit(&open, &mut |segment, position, cell| {
-            let Some(place) = places.of(segment) else { return };
-            let len = places.directory[place].rows as usize;
-            if usize::from(position) >= len {
-                beyond = Some((segment, position));
-            } else if exact || predicate.cell(cell) {
-                rows[place].get_or_insert_with(|| Bitmap::new(len)).insert(usize::from(position));
-            }
-        })?;
-        if let Some((segment, position)) = beyond {
-            fail!(Corrupt, "a run names position {position} of segment {segment}: run verify");
-        }
-        Ok(())
-    }
-
-    /// What two threads have found.
-    fn unite(mut all: Vec<Option<Bitmap>>, more: Vec<Option<Bitmap>>) -> Vec<Option<Bitmap>> {
-        for (all, more) in all.iter_mut().zip(more) {
-            match (all.as_mut(), more) {
-                (Some(all), Some(more)) => all.or(&more),
-                (None, more) => *all = more,
-                (Some(_), None) => {}
-            }
-        }
-        all
+    /// How many rows the segment at a place has.
+    pub(crate) fn rows(&self, place: usize) -> u32 {
+        self.directory[place].rows
     }
 }
 
@@ -347,7 +306,7 @@ impl<'p> PreparedLeaf<'p> {
         txn: &ReadTxn<'_>,
         directory: &[SegmentEntry],
         verdicts: &[u8],
-        threads: Option<usize>,
+        options: &QueryOptions,
     ) -> Result<bool> {
         let How::Cells(key) = self.how else { return Ok(false) };
         let open = self.in_runs.iter().filter(|(place, _)| verdicts[*place] == SOME);
@@ -361,11 +320,21 @@ impl<'p> PreparedLeaf<'p> {
         let everything = [(Range::default(), false)];
         let ranges: Vec<_> = if whole { everything.iter().collect() } else { all.collect() };
         let runs = SortedRuns::read(txn, key)?;
-        let mut entries = 0;
-        for (range, _) in &ranges {
-            entries += runs.count(range)?;
+        // A look at the heads alone tells mostly that it is not too much.
+        let sum = |count: &dyn Fn(&Range<'_>) -> Result<u64>| {
+            ranges.iter().try_fold(0, |sum, (range, _)| Ok::<_, Error>(sum + count(range)?))
+        };
+        let most = rows.saturating_mul(ENTRIES_PER_RECORD);
+        let mut entries = sum(&|range| runs.count_by_blocks(range))?;
+        let worth = match options.threads {
+            Some(1) => u64::MAX,
+            Some(_) => ENTRIES_PER_THREAD_ASKED,
+            None => ENTRIES_PER_THREAD,
+        };
+        if entries > most || entries / 2 >= worth {
+            entries = sum(&|range| runs.count(range))?;
         }
-        if entries > rows.saturating_mul(ENTRIES_PER_RECORD) {
+        if entries > most {
             return Ok(false);
         }
         let places = DirectoryPlaces::new(directory, entries);
@@ -373,25 +342,25 @@ impl<'p> PreparedLeaf<'p> {
         for (range, exact) in ranges {
             pieces.extend(runs.pieces(range)?.into_iter().map(|piece| (piece, *exact)));
         }
-        let threads = match threads {
-            Some(threads) => threads,
-            None if entries < 2 * ENTRIES_PER_THREAD => 1,
-            None => {
-                let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                cores.min((entries / ENTRIES_PER_THREAD) as usize)
-            }
+        let threads = match options.threads {
+            Some(threads) => workers::asked(options, threads, entries, worth),
+            None if entries / 2 < worth => 1,
+            None => workers::cores().min((entries / worth) as usize),
         };
         let threads = threads.min(pieces.len()).clamp(1, THREADS_MAX);
+        let predicate = &self.leaf.predicate;
+        let passes = |cell: &Cell<'_>| predicate.cell(cell);
+        let (all, some) = (RunTest::all(), RunTest::new(&passes, predicate.only_part()));
         let queue = Mutex::new(pieces.into_iter());
         let found = side_by_side(threads, &|_| {
-            let mut hits = RunHits::new(&self.leaf.predicate, &places, verdicts);
+            let mut hits = RunHits::new(&places, verdicts, entries);
             loop {
                 let next = lock(&queue).next();
-                let Some((piece, exact)) = next else { return Ok(hits.rows) };
-                hits.take(&piece, exact)?;
+                let Some((piece, exact)) = next else { return Ok(hits.into_rows()) };
+                hits.take(&piece, if exact { &all } else { &some })?;
             }
         })?;
-        let hits = found.into_iter().reduce(RunHits::unite).unwrap_or_default();
+        let hits = found.into_iter().reduce(run_hits::unite).unwrap_or_default();
         for &(place, unsure) in &self.in_runs {
             if verdicts[place] == SOME && hits[place].is_none() {
                 self.verdicts[place] = if unsure { SOME } else { NONE };

@@ -36,7 +36,8 @@ pub use realm::{
     open, peek_together, prepare_locks, read_limit, shut, snapshot_together, sweep_spans,
 };
 pub use realm::{
-    chunks, dead, files, holders, index, keys, locks, look, snapshot, space, spans, vacant, write,
+    chunks, dead, files, holders, ids, index, keys, locks, look, snapshot, space, spans, vacant,
+    write,
 };
 
 #[cfg(test)]

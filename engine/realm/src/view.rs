@@ -323,6 +323,12 @@ impl RealmAllocation {
         self.claim.memory().write_at(offset, data);
     }
 
+    /// Whether so many bytes are better copied to an offset from elsewhere, by `write_at`, than
+    /// made there: this process has not come to its pages yet, and each would cost it a fault.
+    pub fn is_new(&self, offset: u64, len: usize) -> bool {
+        self.claim.memory().is_new(offset, len)
+    }
+
     /// Zeroes the memory.
     pub fn zero(&self) {
         self.written_through.store(false, Ordering::Relaxed);

@@ -101,6 +101,11 @@ impl<'a> AttrEntry<'a> {
         self.data
     }
 
+    /// The encoded shape.
+    pub fn shape(&self) -> &'a [u8] {
+        self.shape
+    }
+
     /// Whether it has no dimensions.
     pub fn is_scalar(&self) -> bool {
         self.shape.is_empty()
@@ -126,6 +131,11 @@ impl<'a> AttrEntry<'a> {
 /// Appends an entry to a section under construction.
 pub(crate) fn push(section: &mut Vec<u8>, key: KeyId, value: &Value) -> Result<()> {
     value.check()?;
+    if push_short(section, key, value) { Ok(()) } else { push_any(section, key, value) }
+}
+
+/// Appends the entry of any value.
+fn push_any(section: &mut Vec<u8>, key: KeyId, value: &Value) -> Result<()> {
     let (start, data) = (section.len(), value.data.as_slice());
     varint::push(section, u64::from(key));
     section.push(value.shape.len() as u8);
@@ -144,6 +154,25 @@ pub(crate) fn push(section: &mut Vec<u8>, key: KeyId, value: &Value) -> Result<(
     varint::push(section, data.len() as u64);
     section.extend_from_slice(data);
     Ok(())
+}
+
+/// Appends the same entry of a scalar of few bytes, as nearly all are, in two pieces; whether it is
+/// one.
+#[inline]
+fn push_short(section: &mut Vec<u8>, key: KeyId, value: &Value) -> bool {
+    let data = value.data.as_slice();
+    let few = value.shape.is_empty() && key < 0x80 && data.len() < 0x80;
+    if !few || section.len() > ATTRS_BYTES_MAX - 2 * 0x80 {
+        return false;
+    }
+    let Some((dtype, len)) = value.dtype.encode_short() else { return false };
+    // The key, no dimensions, the dtype and the data, each with its length before it.
+    let mut head = [key as u8, 0, len as u8, 0, 0, 0, 0, 0, 0, 0, 0];
+    head[3..10].copy_from_slice(&dtype);
+    head[3 + len] = data.len() as u8;
+    section.extend_from_slice(&head[..4 + len]);
+    section.extend_from_slice(data);
+    true
 }
 
 /// Appends a dtype behind its length, which it returns.
@@ -218,8 +247,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{KeyId, Value, entries, merge, rekey, section};
-    use engram_base::dtype::{DType, Field};
+    use super::{KeyId, Value, entries, merge, push_any, push_short, rekey, section};
+    use engram_base::dtype::{DType, Field, Unit};
     use engram_base::error::Kind;
 
     fn value() -> impl Strategy<Value = Value> {
@@ -229,6 +258,29 @@ mod tests {
             data: numbers.iter().flat_map(|number| number.to_le_bytes()).collect(),
         });
         prop_oneof![".{0,200}".prop_map(|text| Value::text(&text)), numbers]
+    }
+
+    /// A scalar of any kind, of about as many bytes as are few.
+    fn scalar() -> impl Strategy<Value = Value> {
+        let numbers =
+            (prop::sample::select(b"biufcSV".to_vec()), 0..9_u32).prop_map(|(kind, of)| {
+                let size = match kind {
+                    b'b' => 1,
+                    b'c' => 8 << (of % 2),
+                    b'f' => 2 << (of % 3),
+                    b'i' | b'u' => 1 << (of % 4),
+                    _ => 124 + of,
+                };
+                let data = (0..size).map(|at| at as u8 % 2).collect();
+                let order = if size == 1 || b"SV".contains(&kind) { b'|' } else { b'<' };
+                Value { dtype: DType::scalar(kind, order, size), shape: Vec::new(), data }
+            });
+        let instant = any::<i64>().prop_map(|time| Value {
+            dtype: DType::Scalar { kind: b'M', order: b'<', size: 8, unit: Some((Unit::Day, 1)) },
+            shape: Vec::new(),
+            data: time.to_le_bytes().to_vec(),
+        });
+        prop_oneof![numbers, instant, "[aß]{60,70}|.{0,9}".prop_map(|text| Value::text(&text))]
     }
 
     /// What a section says.
@@ -241,6 +293,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_short_entry_is_the_same_as_any(
+            key in prop_oneof![0..9_u32, 0x7c..0x84_u32], value in prop_oneof![scalar(), value()],
+        ) {
+            let (mut short, mut any) = (vec![7], vec![7]);
+            push_any(&mut any, key, &value).unwrap();
+            let is_short = push_short(&mut short, key, &value);
+            prop_assert_eq!(&short[..], if is_short { &any[..] } else { &[7][..] });
+            let is_time = matches!(value.dtype, DType::Scalar { kind: b'M', .. });
+            let few = key < 0x80 && value.shape.is_empty() && value.data.len() < 0x80;
+            prop_assert_eq!(is_short, few && !is_time);
+        }
+
         #[test]
         fn attributes_are_set_and_removed_as_in_a_map_and_get_other_numbers(
             steps in prop::collection::vec(

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use engram::{
-    Kind, Member, Mode, Namespace, NewObject, Oid, Payload, Pool, QueryOptions, Scope, Value, query,
+    CopiedIds, Copier, Kind, Member, Mode, Namespace, NewObject, Oid, Payload, Pool, QueryOptions,
+    Result, Scope, Value, query,
 };
 
 use super::{KEEP, Line, Random, attach, contents, filled, floats, fork, put};
@@ -15,6 +16,23 @@ pub type Seen = (String, u64, u64);
 /// The default namespace of a pool, as its user sees it.
 pub fn names(pool: &Pool) -> Namespace {
     pool.namespace("default").expect("the default namespace")
+}
+
+/// A copier that has nothing to say.
+pub struct Quiet;
+
+impl Copier for Quiet {
+    fn copied(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn origins(&mut self, _: &CopiedIds, kept: Vec<(u64, Vec<u8>)>) -> Result<Vec<(u64, Vec<u8>)>> {
+        Ok(kept)
+    }
+
+    fn properties(&self, kept: &[u8], _: bool) -> Vec<u8> {
+        kept.to_vec()
+    }
 }
 
 /// Every way from one scope to another.

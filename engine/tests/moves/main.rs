@@ -6,6 +6,8 @@ mod common;
 mod syscalls;
 
 mod backup_moves;
+mod copies_meet;
+mod copy_kill;
 mod lock_moves;
 mod moved_under;
 mod movers;

@@ -2,6 +2,7 @@
 //! Each is seen to happen, and no answer changes for it; fixed groups stay as they were formed.
 
 use crate::common::{Fixture, KEEP, floats, sound};
+use engram::dtype::Unit;
 use engram::query::ast::Literal;
 use engram::query::parse;
 use engram::{
@@ -169,6 +170,56 @@ fn a_hint_splits_by_value_and_the_halves_stay() {
     let stats = realm.index_stats().unwrap();
     assert_eq!((stats.splits, stats.families), (2, 3));
     sound(&fixture.path);
+}
+
+/// Puts objects that have a time and a date in text: each a day after the one before.
+fn put_days(realm: &Realm, days: std::ops::Range<i64>) {
+    let dtype = DType::Scalar { kind: b'M', order: b'<', size: 8, unit: Some((Unit::Day, 1)) };
+    for day in days {
+        let data = day.to_le_bytes().to_vec();
+        let time = Value { dtype: dtype.clone(), shape: Vec::new(), data };
+        let text = Value::text(&format!("1970-{:02}-{:02}", 1 + day / 28, 1 + day % 28));
+        let attrs = vec![("time".to_owned(), time), ("text".to_owned(), text)];
+        let new = NewObject { attrs, ..floats(&[1]) };
+        realm.put(realm.root(), &format!("d{day}"), &new, &[7; 8], KEEP).unwrap();
+    }
+}
+
+#[test]
+fn a_date_splits_times_and_texts_alike() {
+    for (key, bound) in [("time", "time < \"1970-02-01\""), ("text", "text < \"1970-02-01\"")] {
+        let at = Some((key.to_owned(), Literal::Text("1970-02-01".to_owned())));
+        let is_split = |realm: &Realm| {
+            realm.maintain().unwrap();
+            let stats = realm.index_stats().unwrap();
+            assert_eq!((stats.splits, stats.families), (1, 2), "{key}");
+            assert!(stats.groups.iter().any(|group| group.bounds == [bound]), "{stats:?}");
+            for text in [bound, "time >= \"1970-02\"", "text = \"1970-01-07\""] {
+                assert!(!ask(realm, text, &QueryOptions::default()).is_empty());
+            }
+        };
+        // Where a query asks for it.
+        let fixture = Fixture::new(32 << 20);
+        let realm = realm_with(&fixture, &small(Policy::Dynamic));
+        put_days(&realm, 0..64);
+        realm.maintain().unwrap();
+        ask(&realm, bound, &QueryOptions { split_on: at.clone(), ..QueryOptions::default() });
+        is_split(&realm);
+        // Where settings say so of what is there, and of what comes.
+        let settings = IndexSettings { split_on: at, ..small(Policy::Dynamic) };
+        for first in [true, false] {
+            let fixture = Fixture::new(32 << 20);
+            let realm = realm_with(&fixture, &small(Policy::Dynamic));
+            if first {
+                realm.set_index_settings(realm.root(), &settings).unwrap();
+            }
+            put_days(&realm, 0..64);
+            realm.maintain().unwrap();
+            realm.set_index_settings(realm.root(), &settings).unwrap();
+            is_split(&realm);
+            sound(&fixture.path);
+        }
+    }
 }
 
 #[test]

@@ -20,4 +20,5 @@ mod query_groups;
 mod query_merged;
 mod query_names;
 mod query_points;
+mod query_runs;
 mod query_sealed;

@@ -45,7 +45,8 @@ fn check(realm: &Realm, query: &Query, options: &QueryOptions, all: &[Known], fr
 fn check_totals(realm: &Realm, query: &Query, root: Gid, all: &[Known], from: &str) {
     let expected = totals(all, query, from);
     let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
-    let threads = QueryOptions { threads: Some(3), ..QueryOptions::default() };
+    let threads =
+        QueryOptions { threads: Some(3), threads_for_little: true, ..QueryOptions::default() };
     let mut first: Option<TotalsAnswer> = None;
     for options in [brute_force, QueryOptions::default(), threads] {
         let options = QueryOptions { root: Some(root), ..options };
@@ -77,8 +78,12 @@ fn check_all(realm: &Realm, queries: &[Query]) {
                 continue;
             }
             let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
-            let threads = Some(1 + number % 3);
-            for options in [brute_force, QueryOptions { threads, ..QueryOptions::default() }] {
+            let threads = QueryOptions {
+                threads: Some(1 + number % 3),
+                threads_for_little: true,
+                ..QueryOptions::default()
+            };
+            for options in [brute_force, threads] {
                 check(
                     realm,
                     query,

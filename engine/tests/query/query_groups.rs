@@ -44,7 +44,11 @@ fn check(realm: &Realm) {
         let brute = QueryOptions { brute_force: true, ..QueryOptions::default() };
         let expected = realm.query(&query, &brute).unwrap().oids;
         for threads in [1, 3] {
-            let options = QueryOptions { threads: Some(threads), ..QueryOptions::default() };
+            let options = QueryOptions {
+                threads: Some(threads),
+                threads_for_little: true,
+                ..QueryOptions::default()
+            };
             assert_eq!(realm.query(&query, &options).unwrap().oids, expected, "{text}");
             let count = realm.query_count(&query, &options).unwrap();
             assert_eq!(count, expected.len() as u64, "{text}");

@@ -78,7 +78,11 @@ fn check(realm: &Realm, text: &str) {
     let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
     let plain = realm.query(&query, &brute_force).unwrap();
     for threads in [1, 2] {
-        let options = QueryOptions { threads: Some(threads), ..QueryOptions::default() };
+        let options = QueryOptions {
+            threads: Some(threads),
+            threads_for_little: true,
+            ..QueryOptions::default()
+        };
         assert_eq!(realm.query(&query, &options).unwrap(), plain, "{text}");
     }
 }

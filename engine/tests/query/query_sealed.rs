@@ -84,7 +84,11 @@ fn columns_answer_as_records_do() {
         let brute = QueryOptions { brute_force: true, ..QueryOptions::default() };
         let expected = realm.query(&query, &brute).unwrap();
         for threads in [1, 3] {
-            let options = QueryOptions { threads: Some(threads), ..QueryOptions::default() };
+            let options = QueryOptions {
+                threads: Some(threads),
+                threads_for_little: true,
+                ..QueryOptions::default()
+            };
             assert_eq!(realm.query(&query, &options).unwrap(), expected, "{text}");
             assert_eq!(
                 realm.query_count(&query, &options).unwrap(),
@@ -173,7 +177,11 @@ fn figures_come_from_columns_and_are_those_of_records() {
             let brute = QueryOptions { brute_force: true, ..QueryOptions::default() };
             let expected = realm.query_totals(&query, &brute).unwrap();
             for threads in [1, 3] {
-                let options = QueryOptions { threads: Some(threads), ..QueryOptions::default() };
+                let options = QueryOptions {
+                    threads: Some(threads),
+                    threads_for_little: true,
+                    ..QueryOptions::default()
+                };
                 assert_eq!(realm.query_totals(&query, &options).unwrap(), expected, "{text}");
             }
             let told = realm.explain(&query, &QueryOptions::default()).unwrap();

@@ -95,9 +95,9 @@ pub fn segment(head: &[u8], block: &[u8]) {
 fn column(column: &Result<Column<'_>>) -> Result<()> {
     let Ok(column) = column else { return Ok(()) };
     let _ = (column.presence().count(), column.unsure().count());
-    column.test(&|_| true)?;
+    column.test(&|_| true, None)?;
     let ranges = vec![("a".to_owned(), Some("b".to_owned()))];
-    column.seek(&SoughtTexts { ranges, parts: vec!["abc".to_owned()] }, &|_| true)?;
+    column.seek(&SoughtTexts { ranges, parts: vec!["abc".to_owned()] }, &|_| true, None)?;
     for position in 0..column.len() {
         column.cell(position)?;
     }

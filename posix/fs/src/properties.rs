@@ -65,6 +65,17 @@ impl PosixProperties {
     }
 }
 
+/// What is kept of a copy of a member that was this user's: of another's, without the bits with
+/// which a program runs as its owner or group; and no list of what a stage is to bring.
+pub fn of_copy(kept: &[u8], is_another: bool) -> Vec<u8> {
+    let parsed = Properties::parse(kept).ok().flatten();
+    let posix = parsed.and_then(|parsed| PosixProperties::parse(parsed.rest).ok());
+    let (Some(parsed), Some(posix)) = (parsed, posix) else { return kept.to_vec() };
+    let mode = if is_another { without_suid(posix.mode) } else { posix.mode };
+    let rdev = if posix.kind == NodeKind::Folder { 0 } else { posix.rdev };
+    PosixProperties { mode, rdev, ..posix }.section(parsed.written, parsed.accessed)
+}
+
 /// A mode without set-user-id, and without set-group-id where that is not a mark for locks.
 pub(crate) fn without_suid(mode: u16) -> u16 {
     let group_runs = mode & 0o010 != 0;

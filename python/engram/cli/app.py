@@ -213,6 +213,11 @@ SECTIONS = {
             "drawing."
         ),
         "query": "Find objects by their attributes, names and built-in fields.",
+        "dump": (
+            "Write all that describes a pool's or a group's members, with sums of values, as "
+            "sorted text."
+        ),
+        "diff": "Say what differs between two pools, two groups of pools, or dumps of such.",
         "watch": "Print the path of each object that a query finds, as it comes, from any process.",
         "stats": (
             "Count what is in a pool or a group: objects, attributes, bytes by dtype, space, "
@@ -226,6 +231,9 @@ SECTIONS = {
         "get": "Write an array as a NumPy file, or a blob's bytes.",
         "import": "Import files of scientific formats: each as a whole, or nothing of it.",
         "export": "Export a group or an object as a file: all of it, or nothing.",
+        "attr": (
+            "List the attributes of an object or a group, or set and delete some in one commit."
+        ),
     },
     "Files": {
         "mount": "Show a namespace as a folder: groups are folders, blobs and arrays are files.",
@@ -241,6 +249,7 @@ SECTIONS = {
     },
     "Names": {
         "mv": "Rename a member, or move it: it stays the same object, with all that is below it.",
+        "cp": "Copy members, groups with all in them: to another name, namespace or pool.",
         "rm": "Delete objects and groups: all of those named, or none.",
         "protect": (
             "Refuse changes of a member, and of all that is below a group: a hint against mistakes."
@@ -295,7 +304,8 @@ VERBS = tuple(verb for verbs in SECTIONS.values() for verb in verbs)
 _MODULES = {
     **dict.fromkeys(("put", "get"), "values"),
     "import": "files",
-    **dict.fromkeys(("mv", "rm", "protect"), "names"),
+    **dict.fromkeys(("mv", "cp"), "copying"),
+    **dict.fromkeys(("rm", "protect"), "names"),
     **dict.fromkeys(("unshare", "publish", "unpublish"), "share"),
     "gc": "active",
     "unmount": "mount",

@@ -12,7 +12,7 @@ import numpy as np
 
 import engram
 from engram import owners
-from engram.cli import terminal
+from engram.cli import literals, terminal
 from engram.size import human
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ def attribute_text(value: Any) -> str:
     """Return an attribute's value on one line, with its dtype where that is not plain."""
     if isinstance(value, str):
         shown, kind_ = value, ""
+    elif isinstance(value, dict | list):
+        shown, kind_ = literals.tree(value), ""
     else:
         array = np.asarray(value)
         shown = np.array2string(array, threshold=_FEW, separator=" ").replace("\n", "")

@@ -1,8 +1,8 @@
-"""`engram mv`, `engram rm` and `engram protect`: members moved, deleted, kept from changes."""
+"""`engram rm` and `engram protect`: members deleted, and kept from changes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,57 +19,7 @@ from engram.cli.app import (
     opened,
 )
 from engram.cli.terminal import plain
-from engram.errors import ArgumentError, ExistsError
-
-if TYPE_CHECKING:
-    from engram.group import Group
-
-
-@app.command(
-    epilog=examples(
-        "engram mv /dev/shm/run run-17/T run-17/temperature",
-        "engram mv /dev/shm/run run-17 archive/    # into a group",
-    )
-)
-def mv(
-    pool: PoolArgument,
-    old: Annotated[
-        str,
-        typer.Argument(
-            metavar="OLD", help="What to rename or move.", autocompletion=completion.members
-        ),
-    ],
-    new: Annotated[
-        str,
-        typer.Argument(
-            metavar="NEW",
-            help="Its new path, or a group to move it into.",
-            autocompletion=completion.groups,
-        ),
-    ],
-    *,
-    namespace: NamespaceOption = "default",
-) -> None:
-    """Rename a member, or move it: it stays the same object, with all that is below it."""
-    with opened(pool, namespace, "r+") as (_, root):
-        source = object_path(old)
-        root[source]  # which says what is there instead, if it is missing
-        target = _target(root, source, new)
-        try:
-            root.move(source, target)
-        except ExistsError:
-            message = f"{target}: exists already; `engram rm` it first, or choose another name"
-            raise ExistsError(message) from None
-        terminal.say(f"{source} is now {target}")
-
-
-def _target(root: Group, source: str, new: str) -> str:
-    """Return the path that a member moves to: in a group, if `new` is one or ends with a slash."""
-    target = clean(new)
-    into = not target or new.endswith("/")
-    if not into and target != source:
-        into = isinstance(root.get(target), engram.Group)
-    return f"{target}/{source.rpartition('/')[2]}".lstrip("/") if into else target
+from engram.errors import ArgumentError
 
 
 @app.command(epilog=examples("engram rm /dev/shm/run run-17/T", "engram rm -r /dev/shm/run run-17"))

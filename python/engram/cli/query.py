@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json as json_text
 from pathlib import Path  # noqa: TC003 - read by Typer
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +15,6 @@ import engram
 from engram.cli import completion, describe, terminal
 from engram.cli.app import (
     JsonOption,
-    NamespaceOption,
     PoolOrClusterArgument,
     app,
     clean,
@@ -25,7 +26,7 @@ from engram.cli.bar import Bar
 from engram.cli.entries import tell_entries
 from engram.cli.terminal import counted
 from engram.errors import ArgumentError, NotFoundError
-from engram.query import Asked, native_query
+from engram.query import Asked, QueryResult, native_query
 from engram.size import human
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from engram.figures import Figures
     from engram.namespace import Namespace
     from engram.pool import Pool
-    from engram.query import QueryResult
+    from engram.united import UnitedResult
 
 _ATTRIBUTE, _GROUPS, _BUILTIN = 0, 1, 2
 _HAD = {(_BUILTIN, name) for name in ("path", "dtype", "shape")}
@@ -54,6 +55,16 @@ BelowOption = Annotated[
 ]
 
 
+NamespacesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="The namespace to look in; repeatable, for several.  [default: default]",
+        autocompletion=completion.namespaces,
+    ),
+]
 ThreadsOption = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Threads; default: as many as help.")
 ]
@@ -67,7 +78,7 @@ ParamOption = Annotated[
     typer.Option(
         "--param",
         metavar="NAME=VALUE",
-        help="The value of :NAME in the query: a number, or text; repeatable.",
+        help="The value of :NAME: a number, a list such as [1, 2], or text; repeatable.",
     ),
 ]
 
@@ -81,6 +92,7 @@ ParamOption = Annotated[
         "engram query /dev/shm/run 'count(), mean(temperature) group by level'",
         "engram query /dev/shm/run '@name = :name' --param name=log",
         "engram query /dev/shm/run 'under(\"run-17\")' --export run-17.nc",
+        "engram query /dev/shm/run 'T < -15' --namespace ice --namespace sea",
     )
 )
 def query(
@@ -124,7 +136,11 @@ def query(
         bool,
         typer.Option("--partial", help="Of a cluster: do without nodes that do not answer."),
     ] = False,
-    namespace: NamespaceOption = "default",
+    namespace: NamespacesOption = None,
+    all_namespaces: Annotated[
+        bool,
+        typer.Option("--all-namespaces", help="Look in all namespaces that you may enter."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Find objects by their attributes, names and built-in fields.
@@ -139,23 +155,50 @@ def query(
         | {"--paths": paths, "--explain": explain, "--export": export is not None}
     )
     consistency: Literal["strong", "eventual"] = "eventual" if eventual else "strong"
-    with opened(pool, namespace) as (_, root):
-        group = group_below(root, below)
-        given: Any = {"order_by": order_by, "limit": limit, "offset": offset, "strict": strict}
-        given |= {"params": params_of(param), "consistency": consistency, "threads": threads}
-        of_totals = native_query(expression, Asked(params=given["params"])).is_of_totals
+    given: Any = {"order_by": order_by, "limit": limit, "offset": offset, "strict": strict}
+    given |= {"params": params_of(param), "consistency": consistency, "threads": threads}
+    of_totals = native_query(expression, Asked(params=given["params"])).is_of_totals
+    asked = [] if all_namespaces else namespace or ["default"]
+    _refuse_of_several(namespace, way, is_all=all_namespaces)
+    with _looked_in(pool, asked, below) as (group, where):
         with terminal.noting():
-            found: Any = (group.aggregate if of_totals else group.query)(expression, **given)
-        if of_totals:
-            _tell_figures(found, way, json=json)
-        elif export is not None:
-            _export(found, export, json=json)
-        else:
-            _tell(found, way, json=json)
+            found = (group.aggregate if of_totals else group.query)(expression, **given, **where)
+        _tell_found(found, way, export, json=json)
+
+
+def _tell_found(found: Any, way: str, export: Path | None, *, json: bool) -> None:
+    """Print what was asked for, or write it."""
+    if isinstance(found, engram.Figures):
+        _tell_figures(found, way, json=json)
+    elif export is not None:
+        _export(found, export, json=json)
+    else:
+        _tell(found, way, json=json)
+
+
+@contextlib.contextmanager
+def _looked_in(pool: Path, names: list[str], below: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Give what is asked: a group, or several namespaces, and which; all of them by no name."""
+    if len(names) == 1:
+        with opened(pool, names[0]) as (_, root):
+            yield group_below(root, below), {}
+        return
+    with engram.open(pool, mode="r") as handle:
+        yield handle.namespaces, {"names": names or None, "below": clean(below)}
+
+
+def _refuse_of_several(namespace: list[str] | None, way: str, *, is_all: bool) -> None:
+    """Refuse what is said of several namespaces and has no meaning there."""
+    if is_all and namespace:
+        message = "--namespace and --all-namespaces exclude each other: give one of them"
+        raise ArgumentError(message)
+    if way in {"--explain", "--export"} and (is_all or len(namespace or ()) > 1):
+        message = f"{way} is of one namespace: ask one at a time, by --namespace"
+        raise ArgumentError(message)
 
 
 def params_of(given: list[str] | None) -> dict[str, Any] | None:
-    """Give parameters by their names: numbers where they are written as such, else text."""
+    """Give parameters by their names: numbers, texts in quotes and lists as in JSON, else text."""
     params: dict[str, Any] = {}
     for each in given or ():
         name, sign, text = each.partition("=")
@@ -163,8 +206,18 @@ def params_of(given: list[str] | None) -> dict[str, Any] | None:
             raise ArgumentError(f"{each!r} gives no value: write NAME=VALUE, such as low=-15")
         if name in params:
             raise ArgumentError(f"parameter {name!r} is given twice: give it once")
-        params[name] = _number_or_text(text)
+        params[name] = _given(text)
     return params or None
+
+
+def _given(text: str) -> Any:
+    """Give a value: a text in quotes and a list as JSON has them, a number, else text."""
+    if text[:1] in {'"', "["}:
+        try:
+            return json_text.loads(text)
+        except ValueError:
+            return text
+    return _number_or_text(text)
 
 
 def _number_or_text(text: str) -> str | int | float:
@@ -215,21 +268,35 @@ def group_below(root: Namespace | Pool, below: str) -> engram.Group:
     return group
 
 
-def _tell(found: QueryResult, way: str, *, json: bool) -> None:
+def _tell(found: QueryResult | UnitedResult, way: str, *, json: bool) -> None:
     """Print what was asked for."""
     if way in {"--count", "--count-attributes"}:
         number = found.count() if way == "--count" else found.count_attributes()
         terminal.print_json(number) if json else terminal.say(str(number))
     elif way in {"--names", "--paths"}:
-        words = found.names() if way == "--names" else found.paths()
-        terminal.print_json(words) if json else terminal.print_lines(words)
-    elif way == "--explain":
+        _tell_words(found.names() if way == "--names" else found.paths(), json=json)
+    elif isinstance(found, QueryResult) and way == "--explain":
         told = found.explain()
         terminal.print_json(_explained(told)) if json else terminal.print_lines([str(told)])
     elif json:
         terminal.print_json(list(_facts(found)))
     else:
         _table(found)
+
+
+def _tell_words(words: list[str] | list[tuple[str, str]], *, json: bool) -> None:
+    """Print names or paths; of several namespaces each with its own."""
+    plain = [word if isinstance(word, str) else ":".join(word) for word in words]
+    if json:
+        names = ("namespace", "path")
+        terminal.print_json(
+            [
+                word if isinstance(word, str) else dict(zip(names, word, strict=True))
+                for word in words
+            ]
+        )
+    else:
+        terminal.print_lines(plain)
 
 
 def _explained(told: Explanation) -> dict[str, Any]:
@@ -240,27 +307,32 @@ def _explained(told: Explanation) -> dict[str, Any]:
     return facts
 
 
-def _facts(found: QueryResult) -> Iterator[dict[str, Any]]:
+def _facts(found: QueryResult | UnitedResult) -> Iterator[dict[str, Any]]:
     """Yield each object's facts with its attributes; what is deleted meanwhile is left out."""
     for member in found:
         try:
             facts = describe.facts(member.name, member)
-            yield {**facts, "attributes": dict(member.attrs.items())}
+            where = {} if isinstance(found, QueryResult) else {"namespace": member.namespace}
+            yield {**facts, **where, "attributes": dict(member.attrs.items())}
         except NotFoundError:
             continue
 
 
-def _table(found: QueryResult) -> None:
+def _table(found: QueryResult | UnitedResult) -> None:
     """Print the objects with what the query names."""
     if not len(found):
         terminal.say("no objects")
         return
     fields = [field for field in found._query.fields if field not in _HAD]
     named = [f"{('', 'group.', '@')[kind]}{key}" for kind, key in fields]
-    terminal.print_stream(("dtype", "shape", *named, "path"), _rows(found, fields), key="path")
+    where = () if isinstance(found, QueryResult) else ("namespace",)
+    columns = ("dtype", "shape", *named, *where, "path")
+    terminal.print_stream(columns, _rows(found, fields), key="path")
 
 
-def _rows(found: QueryResult, fields: list[tuple[int, str]]) -> Iterator[tuple[str, ...]]:
+def _rows(
+    found: QueryResult | UnitedResult, fields: list[tuple[int, str]]
+) -> Iterator[tuple[str, ...]]:
     """Yield a row of words for each object; what somebody deletes meanwhile is left out."""
     for member in found:
         try:
@@ -270,7 +342,8 @@ def _rows(found: QueryResult, fields: list[tuple[int, str]]) -> Iterator[tuple[s
                 of = (describe.dtype_text(member.dtype), describe.shape_text(member.shape))
             else:
                 of = ("blob", human(member.nbytes))
-            yield (*of, *words, member.path)
+            where = () if isinstance(found, QueryResult) else (member.namespace,)
+            yield (*of, *words, *where, member.path)
         except NotFoundError:
             continue
 

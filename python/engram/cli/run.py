@@ -38,6 +38,9 @@ QUIET_VERBS = frozenset(VERBS) - {
     "stats",
     "doctor",
     "active",
+    "attr",
+    "dump",
+    "diff",
     "cluster",
 }
 """What these print is a word on what they have done: where stdout is closed they do without."""

@@ -18,7 +18,7 @@ from engram.cli.app import (
     examples,
     opened,
 )
-from engram.cli.query import BelowOption, QueryArgument, group_below
+from engram.cli.query import BelowOption, ParamOption, QueryArgument, group_below, params_of
 from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def watch(
     count: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="End after so many objects.")
     ] = None,
+    param: ParamOption = None,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
@@ -56,7 +57,8 @@ def watch(
     With --json, a line of JSON for each, with its attributes. docs/guide/watching.md tells more.
     """
     with opened(pool, namespace) as (_, root):
-        found = group_below(root, below).watch(expression, timeout=timeout, existing=existing)
+        group, params = group_below(root, below), params_of(param)
+        found = group.watch(expression, timeout=timeout, existing=existing, params=params)
         for member in islice(found, count):
             with suppress(NotFoundError):  # it was deleted since
                 _tell(member, json=json)

@@ -477,13 +477,27 @@ def place_of_alias(cluster: "Cluster", alias: str) -> tuple[Any, int]:
         raise AliasNotFoundError(
             f"no object of the cluster {cluster.name!r} has the alias {alias!r}"
         )
-    if len(found) > 1 and len({_object_at(home, gid) for home, gid in found}) > 1:
+    if len(found) > 1 and len(set(_objects_at(found))) > 1:
         where = " and ".join(sorted(home.location for home, _ in found))
         raise ArgumentError(
             f"different objects have the alias {alias!r} on {where}: say which by pool=, with a "
             "member, and give one of them another alias"
         )
     return found[0]
+
+
+def _objects_at(found: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
+    """Give the keys and the ids of the objects that notes, replicas or objects are, at one moment.
+
+    One that is moved meanwhile is seen where it was first, and then where it is: so what differs is
+    looked at again, until it is as it was.
+    """
+    ends: list[tuple[Any, int]] = []
+    for _ in range(_MOST_MOVES):
+        before, ends = ends, [_object_at(home, gid) for home, gid in found]
+        if len(set(ends)) == 1 or ends == before:
+            break
+    return ends
 
 
 def _object_at(home: Any, gid: int) -> tuple[Any, int]:
@@ -507,13 +521,14 @@ def check_alias(cluster: "Cluster", home: Any, alias: str, gid: int | None) -> N
     try:
         others = [each for each in serving_homes(cluster) if each.key[0] != home.key[0]]
         found = _having(cluster, alias, others)
-        own = _object_at(home, gid) if found and gid is not None else None
-        taken = [there for there, number in found if _object_at(there, number) != own]
+        if found and gid is not None:
+            own, *ends = _objects_at([(home, gid), *found])
+            found = [each for each, end in zip(found, ends, strict=True) if end != own]
     except (AccessError, CoordinatorError, NodeAwayError):
         return  # without TLS nobody is asked, and a node that is away may have it: nobody knows
-    if taken:
+    if found:
         raise AliasTakenError(
-            f"the alias {alias!r} is taken by an object of {taken[0].location}: choose another, "
+            f"the alias {alias!r} is taken by an object of {found[0][0].location}: choose another, "
             f"or delete_alias({alias!r}) there first"
         )
 

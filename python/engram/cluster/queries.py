@@ -301,7 +301,8 @@ class _Level:
     ) -> list[tuple[str, Any]]:
         """Find those of these arrays of which the query is true, and what they are ordered by."""
         self._bring_up(arrays)
-        return query.keyed(self._pool._namespace, self._pool._id)
+        found = query.keyed(self._pool._namespace, self._pool._id)
+        return [(path, key) for path, key, _ in found]
 
     def _bring_up(self, arrays: dict[str, dict[str, Any]]) -> None:
         """Have an object for each array, as its manifest is now."""

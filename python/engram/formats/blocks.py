@@ -63,6 +63,22 @@ def region_shape(region: Region) -> tuple[int, ...]:
     return tuple([len(range(part.start, part.stop, part.step or 1)) for part in region])
 
 
+def start_of(place: Region, shape: tuple[int, ...]) -> int | None:
+    """Return the first element of a place in an array in C order; None if its elements are apart.
+
+    The place has steps of 1, as `pieces` gives it.
+    """
+    start, is_cut = 0, False
+    for part, length in zip(place, shape, strict=True):
+        start = start * length + part.start
+    for part, length in zip(reversed(place), reversed(shape), strict=True):
+        count = part.stop - part.start
+        if is_cut and count > 1:
+            return None
+        is_cut = is_cut or count < length
+    return start
+
+
 def pieces(
     wanted: Region, chunks: tuple[int, ...] | None, itemsize: int, limit: int = BLOCK_BYTES
 ) -> Iterator[tuple[Region, Region]]:

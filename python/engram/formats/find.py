@@ -111,6 +111,8 @@ def _is_wanted(path: Path) -> bool:
     """Whether a format takes a path for its own, or is known by such a name."""
     is_folder = path.is_dir()
     kin = [f for f in formats() if not is_folder or getattr(f, "makes_folder", False)]
+    # Suffixes that other files have, too, say nothing: there the content does.
+    kin = [f for f in kin if getattr(f, "has_own_suffixes", True)]
     if path.name.lower().endswith(tuple(suffix for known in kin for suffix in known.suffixes)):
         return True
     if not (is_folder or path.is_file()):  # a pipe would be waited for

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from engram import nested
 from engram.blob import Blob
 from engram.errors import ArgumentError, BusyError, NotFoundError
 from engram.formats import origin
@@ -289,8 +290,11 @@ def _load_chunked(member: Array, region: Region, shape: tuple[int, ...]) -> np.n
 def _without_gaps(value: Any) -> Any:
     """Return a record with zeros between its fields: numpy leaves whatever stood in memory there.
 
-    No file should hold that, and two exports of the same should be the same.
+    No file should hold that, and two exports of the same should be the same. A tree is the record
+    that it is in the pool.
     """
+    if isinstance(value, dict | list):
+        return nested.encode("", value)
     if not isinstance(value, np.void) or value.dtype.names is None:
         return value
     clean: np.ndarray[Any, Any] = np.zeros((), value.dtype)

@@ -3,10 +3,10 @@
 The order: the names that the file has at its top are checked against the group's, so that the
 commonest refusal costs nothing. Then, inside one batch, parents before children, each group and
 array is made. A large array's memory is reserved in the pool and the file's values are read
-straight into it, a bounded piece at a time. Where a part of the file is asked for, all of it is
-found before anything is made. Last, still inside the batch, the file is looked at
-once more: if it has changed since it was opened, the batch is undone. Any error undoes the batch,
-and its reservations return; so a failed import leaves nothing behind.
+into it, a bounded piece at a time: straight, or by way of a buffer into pages that are new. Where a
+part of the file is asked for, all of it is found before anything is made. Last, still inside the
+batch, the file is looked at once more: if it has changed since it was opened, the batch is undone.
+Any error undoes the batch, and its reservations return; so a failed import leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from engram.errors import (
     NotFoundError,
 )
 from engram.formats import origin, ragged, stream, text
-from engram.formats.blocks import pieces, region_shape, whole
+from engram.formats.blocks import BLOCK_BYTES, pieces, region_shape, start_of, whole
 from engram.formats.names import key_problem
 from engram.formats.registry import open_source
 from engram.formats.report import Entry, ImportReport, Progress
@@ -64,6 +64,9 @@ if TYPE_CHECKING:
 
 IN_PLACE_BYTES = 64 << 10
 """From so many bytes on, values are read straight into the pool's memory."""
+
+STORED_BYTES = 4 << 20
+"""Bytes of a piece that is read into a buffer first: it stays in a cache."""
 
 
 CHUNK_BYTES_MAX = 1 << 30
@@ -342,18 +345,40 @@ class Loader:
             self._fill(node, wanted, value)
             self._put(above, name, value, new_member(**common))
         else:
-            with Allocation(
-                above._namespace, above._id, name, new_member(**common, **whole)
-            ) as memory:
-                self._fill(node, wanted, memory)
+            new = new_member(**common, **whole)
+            allocation = Allocation(above._namespace, above._id, name, new)
+            with allocation as memory:
+                self._fill(node, wanted, memory, allocation)
         self._count.arrays += 1
         self._count.nbytes += nbytes
 
-    def _fill(self, node: ArrayNode, wanted: Region, out: np.ndarray[Any, Any]) -> None:
-        """Read what is wanted of a variable, piece by piece."""
-        for region, place in pieces(wanted, node.chunks, node.dtype.itemsize):
-            _reading(node.read, out[place] if place else out, region)
-            self._read += node.dtype.itemsize * math.prod(region_shape(region))
+    def _fill(
+        self,
+        node: ArrayNode,
+        wanted: Region,
+        out: np.ndarray[Any, Any],
+        allocation: Allocation | None = None,
+    ) -> None:
+        """Read what is wanted of a variable, piece by piece.
+
+        Into an allocation a piece goes by way of a buffer where that is less than the faults which
+        the pages would cost: they are new to this process.
+        """
+        limit = BLOCK_BYTES if allocation is None else STORED_BYTES
+        buffer = np.empty(0, np.uint8)
+        for region, place in pieces(wanted, node.chunks, node.dtype.itemsize, limit):
+            nbytes = node.dtype.itemsize * math.prod(region_shape(region))
+            start = start_of(place, out.shape)
+            offset = (start or 0) * out.itemsize
+            if allocation is not None and start is not None and allocation._is_new(offset, nbytes):
+                if buffer.size < nbytes:
+                    buffer = np.empty(nbytes, np.uint8)
+                piece = buffer[:nbytes].view(node.dtype).reshape(region_shape(region))
+                _reading(node.read, piece, region)
+                allocation._store(offset, piece)
+            else:
+                _reading(node.read, out[place] if place else out, region)
+            self._read += nbytes
             if self._progress is not None:
                 self._progress(Progress("/" + node.path, self._read, self._total))
 

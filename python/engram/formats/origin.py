@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engram.formats.source import Origin
 
 VERSION = 1
@@ -36,6 +38,9 @@ SPLIT = "split"
 
 MEMBERS = "members"
 """The word of a group for what was said later of objects in it, by their ids in hexadecimal."""
+
+_OF_IDS = (b'"members"', b'"alias"', b'"aliases"')
+"""Words that know members by their ids, as they stand in JSON."""
 
 
 def with_later(words: Origin, of_group: Origin, oid: int) -> Origin:
@@ -53,6 +58,51 @@ def with_later(words: Origin, of_group: Origin, oid: int) -> Origin:
         else:
             target[name] = fact
     return {**found, "hdf5": target} if target is not found else found
+
+
+def words_of_copy(kept: bytes, of_group: bytes, oid: int) -> bytes:
+    """Return the words of a copy of one object: its own, with what its group has of it."""
+    if f'"{oid:x}"'.encode() not in of_group:
+        return kept
+    return encode(with_later(decode(kept), decode(of_group), oid))
+
+
+def renumbered(kept: list[tuple[int, bytes]], ids: Mapping[int, int]) -> list[tuple[int, bytes]]:
+    """Return the words of copies, by the ids of what they are of: what they say of others by ids.
+
+    What is said of others that were not copied is left out, and so are further names of objects
+    where the group that lists them all (the root of an HDF5 file) was not.
+    """
+    is_listed = any(b'"aliases"' in encoded for _, encoded in kept)
+    return [(id_, _renumbered(encoded, ids, is_listed=is_listed)) for id_, encoded in kept]
+
+
+def _renumbered(encoded: bytes, ids: Mapping[int, int], *, is_listed: bool) -> bytes:
+    if not any(word in encoded for word in _OF_IDS):
+        return encoded
+    words = decode(encoded)
+
+    def new(id_: object) -> str | None:
+        found = ids.get(int(id_, 16)) if isinstance(id_, str) else None
+        return None if found is None else f"{found:x}"
+
+    if isinstance(members := words.get(MEMBERS), dict):
+        words[MEMBERS] = {new(id_): said for id_, said in members.items() if new(id_)}
+    if isinstance(links := words.get("links"), dict):
+        kept = {
+            n: v for n, v in links.items() if "alias" not in v or (is_listed and new(v["alias"]))
+        }
+        words["links"] = {
+            name: {**link, "alias": new(link["alias"])} if "alias" in link else link
+            for name, link in kept.items()
+        }
+    if isinstance(aliases := words.get("aliases"), dict):
+        words["aliases"] = {
+            new(id_): [[new(group), name] for group, name in names if new(group)]
+            for id_, names in aliases.items()
+            if new(id_)
+        }
+    return encode(words)
 
 
 def encode(origin: Origin) -> bytes:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engram import _engram
+from engram import _engram, copying
+from engram.copying import Spot
 from engram.formats import origin
-from engram.fsspec.entry import BLOB
 from engram.fsspec.tree import at
-from engram.handle import make
-from engram.member import new_member
 
 if TYPE_CHECKING:
-    from engram._engram import _Found
     from engram.fsspec.place import Place
 
 _BY_ID = (origin.MEMBERS, "aliases")
@@ -35,7 +32,7 @@ def said_of_group(source: Place, group: int) -> Said:
     return Said(dict(_engram.attr_items(source.namespace, True, group)), origin.encode(kept))
 
 
-def copy_object(source: Place, found: _Found, target: Place) -> None:
+def copy_object(source: Place, target: Place) -> None:
     """Copy a file or an array; it replaces what is there.
 
     Raises
@@ -44,19 +41,4 @@ def copy_object(source: Place, found: _Found, target: Place) -> None:
         If it is gone.
 
     """
-    info = _engram.object_info(source.namespace, found[1])
-    above = origin.decode(_engram.group_info(source.namespace, info.parent).origin)
-    words = origin.with_later(origin.decode(info.origin), above, found[1])
-    member: Any = make(source.namespace, found)
-    new = new_member(
-        attrs=dict(member.attrs),
-        dims=info.dims,
-        chunks=info.chunks,
-        codec=info.codec,
-        origin=origin.encode(words),
-        overwrite=True,
-    )
-    if found[0] == BLOB:
-        _engram.put_blob(*at(target), target.inner, member.view(), new)
-    else:
-        _engram.put_array(*at(target), target.inner, member, new)
+    copying.copy(Spot(*at(source), source.inner), Spot(*at(target), target.inner), overwrite=True)

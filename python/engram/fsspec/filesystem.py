@@ -413,7 +413,7 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
         with Told(target.path):
             check_writable(target)
             try:
-                copy_object(source, found, target)
+                copy_object(source, target)
             except FileNotFoundError:
                 raise
             except LookupError as error:

@@ -418,16 +418,37 @@ impl Env {
     pub(super) fn write(&self) -> Result<Write<'_>> {
         self.check_process()?;
         let refused = |rc| self.refusal("beginning to write to the catalog", rc);
-        let raw = self.begin(0).map_err(refused)?;
+        self.begin(0).map_err(refused).map(|raw| self.begun(raw))
+    }
+
+    /// Begins a write transaction, unless somebody else writes. The thread has none.
+    pub(super) fn write_if_free(&self) -> Result<Option<Write<'_>>> {
+        self.check_process()?;
+        match self.begin_by(0, |call| wait::trying(call)) {
+            Ok(raw) => Ok(Some(self.begun(raw))),
+            Err(libc::EBUSY) => Ok(None),
+            Err(rc) => Err(self.refusal("beginning to write to the catalog", rc)),
+        }
+    }
+
+    fn begun(&self, raw: NonNull<ffi::MDB_txn>) -> Write<'_> {
         // A full barrier: a child forked from now on sees the mark before it can see any list
         // that LMDB moves.
         self.writer.swap(this_thread(), Ordering::AcqRel);
-        Ok(Write::new(self, raw))
+        Write::new(self, raw)
     }
 
     fn begin(&self, flags: u32) -> std::result::Result<NonNull<ffi::MDB_txn>, c_int> {
+        self.begin_by(flags, |call| wait::giving_up(call))
+    }
+
+    fn begin_by(
+        &self,
+        flags: u32,
+        wait: impl FnOnce(&mut dyn FnMut() -> c_int) -> c_int,
+    ) -> std::result::Result<NonNull<ffi::MDB_txn>, c_int> {
         let mut raw = ptr::null_mut();
-        let rc = wait::giving_up(|| {
+        let rc = wait(&mut || {
             // SAFETY: the environment is open, and `raw` a valid place for the handle.
             unsafe { ffi::mdb_txn_begin(self.raw.as_ptr(), ptr::null_mut(), flags, &raw mut raw) }
         });

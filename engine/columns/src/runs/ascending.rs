@@ -6,6 +6,8 @@
 //! about two more than the logarithm of the mean gap. The numbers whose high half is `h` begin
 //! behind the `h`-th zero, which a count of bits by words finds.
 
+use std::ops::Range;
+
 use crate::segment::bits::{Packed, bytes_of, pack};
 
 /// Low halves have at most as many bits as [`Packed`] takes.
@@ -126,13 +128,57 @@ impl<'a> Ascending<'a> {
         &self,
         place: NumberPosition,
         until: Option<u64>,
+        each: impl FnMut(usize, u64) -> Result<(), E>,
+    ) -> Result<Option<()>, E> {
+        self.each_before(place, self.len, until, each)
+    }
+
+    /// Calls `each` with some of the numbers, and which one each is. `None` if there are fewer than
+    /// there should be.
+    pub(super) fn part<E>(
+        &self,
+        part: Range<usize>,
+        each: impl FnMut(usize, u64) -> Result<(), E>,
+    ) -> Result<Option<()>, E> {
+        match self.nth(part.start) {
+            Some(place) => self.each_before(place, part.end.min(self.len), None, each),
+            None => Ok(None),
+        }
+    }
+
+    /// Where a number lies.
+    fn nth(&self, index: usize) -> Option<NumberPosition> {
+        let mut left = index as u32;
+        for at in 0..self.words.len() {
+            let mut ones = self.word(at)?;
+            let here = ones.count_ones();
+            if left < here {
+                for _ in 0..left {
+                    ones &= ones - 1;
+                }
+                return Some(NumberPosition {
+                    index,
+                    bit: at * 64 + ones.trailing_zeros() as usize,
+                });
+            }
+            left -= here;
+        }
+        None
+    }
+
+    #[inline]
+    fn each_before<E>(
+        &self,
+        place: NumberPosition,
+        end: usize,
+        until: Option<u64>,
         mut each: impl FnMut(usize, u64) -> Result<(), E>,
     ) -> Result<Option<()>, E> {
         let width = self.width;
         let mut index = place.index;
         let mut at = place.bit / 64;
         let mut ones = self.word(at).unwrap_or(0) & u64::MAX << (place.bit % 64);
-        while index < self.len {
+        while index < end {
             while ones == 0 {
                 at += 1;
                 let Some(word) = self.word(at) else { return Ok(None) };
@@ -150,6 +196,31 @@ impl<'a> Ascending<'a> {
             index += 1;
         }
         Ok(Some(()))
+    }
+
+    /// All numbers, in the place of what `out` had. `None` if there are fewer than there should be.
+    pub(super) fn unpack(&self, out: &mut Vec<u64>) -> Option<()> {
+        out.resize(self.len.next_multiple_of(64), 0);
+        for (block, lows) in out.as_chunks_mut::<64>().0.iter_mut().enumerate() {
+            self.lows.unpack(block, lows);
+        }
+        out.truncate(self.len);
+        let (base, width) = (self.base, self.width);
+        let mut index = 0;
+        for (at, word) in self.words.iter().enumerate() {
+            let mut ones = u64::from_le_bytes(*word);
+            // What the numbers of a word have in common, but for the ones before each.
+            let zeros = (at * 64).wrapping_sub(index);
+            let count = (ones.count_ones() as usize).min(out.len() - index);
+            for (before, number) in out[index..index + count].iter_mut().enumerate() {
+                let bit = ones.trailing_zeros() as usize;
+                ones &= ones - 1;
+                let high = (zeros.wrapping_add(bit - before) as u64) << width;
+                *number = base.wrapping_add(high | *number);
+            }
+            index += count;
+        }
+        (index == out.len()).then_some(())
     }
 }
 
@@ -191,6 +262,9 @@ mod tests {
             let read = Ascending::parse(&bytes, numbers[0], numbers.len()).unwrap();
             let whole = all(&read, NumberPosition::default(), None).unwrap();
             prop_assert!(whole.iter().map(|(_, number)| number).eq(&numbers));
+            let mut unpacked = vec![7; 3];
+            prop_assert!(read.unpack(&mut unpacked).is_some());
+            prop_assert_eq!(&unpacked, &numbers);
             let near = numbers.iter().map(|n| (*n, n.saturating_add(3)));
             let asked = asked.iter().map(|(a, b)| (a >> shift, b >> shift));
             for (low, high) in asked.chain(near) {
@@ -200,6 +274,16 @@ mod tests {
                 let found = all(&read, place, Some(high)).unwrap();
                 let wanted = (first..).zip(&numbers[first..]).take_while(|(_, n)| **n < high);
                 prop_assert!(found.into_iter().eq(wanted.map(|(at, n)| (at, *n))));
+            }
+            for start in [0, numbers.len() / 2, numbers.len() - 1] {
+                let end = (start + 70).min(numbers.len());
+                let mut part = Vec::new();
+                let each = |index, number| {
+                    part.push((index, number));
+                    Ok::<(), ()>(())
+                };
+                prop_assert_eq!(read.part(start..end, each), Ok(Some(())));
+                prop_assert!(part.into_iter().eq((start..end).map(|at| (at, numbers[at]))));
             }
         }
 
@@ -214,7 +298,20 @@ mod tests {
                 let place = read.first_from(asked);
                 prop_assert!(place.index <= len);
                 let found = all(&read, place, None);
-                prop_assert!(found.is_none_or(|found| found.len() <= len));
+                prop_assert!(found.as_ref().is_none_or(|found| found.len() <= len));
+                let mut unpacked = Vec::new();
+                let whole = all(&read, NumberPosition::default(), None);
+                prop_assert_eq!(read.unpack(&mut unpacked).is_some(), whole.is_some());
+                if let Some(whole) = whole {
+                    prop_assert!(whole.iter().map(|(_, number)| number).eq(&unpacked));
+                }
+                let mut count = 0;
+                let each = |_, _| {
+                    count += 1;
+                    Ok::<(), ()>(())
+                };
+                let _ = read.part(asked as usize % 400..400, each);
+                prop_assert!(count <= len);
             }
         }
     }

@@ -23,7 +23,8 @@ pub(super) const LEN_MAX: usize = 0x8000;
 const INT: u8 = 0;
 const BIG: u8 = 1;
 const FLOAT: u8 = 2;
-const TEXT: u8 = 3;
+/// Of a string.
+pub(super) const TEXT: u8 = 3;
 const TIME: u8 = 4;
 const OTHER: u8 = 5;
 

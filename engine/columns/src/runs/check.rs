@@ -9,10 +9,18 @@ use super::block::Block;
 use super::block::{BlockValues, each_cell};
 use super::head::RunHead;
 use super::packing::PackingKind;
+#[cfg(feature = "faults")]
+use super::ranked_range::RankedRange;
 use super::read::SortedRun;
+#[cfg(feature = "faults")]
+use super::read::{RunPiece, RunTest};
 use super::{Number, block_key, heads, next_column};
 use crate::cell::{Cell, total_order};
 use crate::column_key::ColumnKey;
+#[cfg(feature = "faults")]
+use crate::range::Range;
+#[cfg(feature = "faults")]
+use engram_base::error::Error;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_catalog::{ReadTxn, Table};
@@ -147,7 +155,16 @@ pub fn decode(head: &[u8], bytes: &[u8]) -> Result<()> {
     const BLOCKS: usize = 16;
     let head = RunHead::parse(head)?;
     let _ = head.segments().map(|(segment, _)| segment).is_sorted();
-    for number in 0..head.blocks().min(BLOCKS) {
+    let blocks = head.blocks().min(BLOCKS);
+    let (all, passes) = (Range::default(), |_: &Cell<'_>| true);
+    if let Some(span) = RankedRange::new(&all) {
+        let piece = RunPiece::of_bytes(&head, &vec![bytes; blocks], span);
+        for part in [None, Some("a")] {
+            let _ = piece.find(&Some, &RunTest::new(&passes, part), &mut |_, _| ());
+        }
+        let _ = piece.find(&Some, &RunTest::all(), &mut |_, _| ());
+    }
+    for number in 0..blocks {
         let block = Block::parse(&head, number, bytes)?;
         for index in 0..block.len {
             let (segment, _) = head.resolve(block.references.get(index));
@@ -159,7 +176,9 @@ pub fn decode(head: &[u8], bytes: &[u8]) -> Result<()> {
                     let _ = head.packing.cell(key);
                     Ok(())
                 })?;
-                let _ = (whole, keys.first_from(head.key(number)));
+                let _ = (whole, keys.first_from(head.key(number)), keys.unpack(&mut Vec::new()));
+                let middle = block.len / 2;
+                let _ = keys.part(middle..middle + 3, |_, _| Ok::<_, Error>(()))?;
             }
             BlockValues::Cells(cells) => {
                 let _ = head.cell(number);

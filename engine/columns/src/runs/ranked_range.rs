@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::cell::{Cell, rank};
-use crate::range::Range;
+use crate::range::{Bound, Range};
 
 /// A range that cells can be placed before, in, or behind.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,14 @@ impl<'r> RankedRange<'r> {
     /// The upper end.
     pub(super) fn high(&self) -> Option<&Cell<'r>> {
         self.range.high.as_ref().map(|end| &end.cell)
+    }
+
+    /// Whether every text is in it.
+    pub(super) fn has_all_texts(&self) -> bool {
+        let from_the_first = |low: &Bound<'_>| {
+            low.inclusive && matches!(&low.cell, Cell::Text(text) if text.is_empty())
+        };
+        self.range.high.is_none() && self.range.low.as_ref().is_none_or(from_the_first)
     }
 
     /// Whether it has no ends: then every cell is in it.

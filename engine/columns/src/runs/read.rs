@@ -7,11 +7,14 @@ use engram_catalog::Txn;
 use std::cmp::Ordering;
 use std::ops::Range as StdRange;
 
-use super::ascending::NumberPosition;
+use memchr::memmem::Finder;
+
+use super::ascending::{Ascending, NumberPosition};
 use super::block::{Block, BlockValues, each_cell};
 use super::head::RunHead;
 use super::packing::PackingKind;
 use super::ranked_range::RankedRange;
+use super::texts::BlockTexts;
 use super::{Number, block_key, heads};
 use crate::cell::Cell;
 use crate::column_key::ColumnKey;
@@ -20,6 +23,8 @@ use engram_base::error::Result;
 use engram_base::fail;
 use engram_catalog::Table;
 
+/// So few references are looked up one by one.
+const ENTRIES_FEW: usize = 8;
 /// From so many blocks on, each segment is asked for once, not for each of its entries.
 const BLOCKS_MANY: usize = 4;
 /// So many blocks at most are one piece: some ten thousand entries.
@@ -45,6 +50,17 @@ impl<'t> SortedRuns<'t> {
         self.runs.iter().try_fold(0, |sum, run| Ok(sum + run.count(&span)?))
     }
 
+    /// How many entries lie in a range, as far as the runs' heads tell: those of all blocks that
+    /// have some of it.
+    pub fn count_by_blocks(&self, range: &Range<'_>) -> Result<u64> {
+        let Some(span) = RankedRange::new(range) else { return Ok(0) };
+        self.runs.iter().try_fold(0, |sum, run| {
+            let (blocks, _) = run.blocks(&span)?;
+            let most = run.head.before(blocks.end).saturating_sub(run.head.before(blocks.start));
+            Ok(sum + u64::from(most))
+        })
+    }
+
     /// Brings to hand what has the entries in a range, in pieces that need the catalog no more: any
     /// thread may look through one.
     pub fn pieces<'r>(&self, range: &'r Range<'r>) -> Result<Vec<RunPiece<'t, 'r>>> {
@@ -64,7 +80,8 @@ impl<'t> SortedRuns<'t> {
         alive: &dyn Fn(u32) -> bool,
         mut each: impl FnMut(u32, u16, &Cell<'_>),
     ) -> Result<()> {
-        self.pieces(range)?.iter().try_for_each(|piece| piece.visit(alive, &mut each))
+        let named = |segment| alive(segment).then_some(segment);
+        self.pieces(range)?.iter().try_for_each(|piece| piece.visit(&named, &mut each))
     }
 }
 
@@ -234,98 +251,210 @@ pub struct RunPiece<'t, 'r> {
     high: Option<u64>,
 }
 
+/// A test of the cells of runs.
+pub struct RunTest<'q> {
+    /// Whether a cell passes; all do if nothing is said.
+    passes: Option<&'q (dyn Fn(&Cell<'_>) -> bool + Sync)>,
+    /// What the texts contain that pass, and no others.
+    part: Option<Finder<'q>>,
+}
+
+impl<'q> RunTest<'q> {
+    /// One that every cell passes.
+    pub fn all() -> Self {
+        RunTest { passes: None, part: None }
+    }
+
+    /// Makes a test ready. With a `part`, which is not empty, a text passes if it contains that.
+    pub fn new(passes: &'q (dyn Fn(&Cell<'_>) -> bool + Sync), part: Option<&'q str>) -> Self {
+        let part = part.filter(|part| !part.is_empty()).map(Finder::new);
+        RunTest { passes: Some(passes), part }
+    }
+
+    fn passes(&self, cell: &Cell<'_>) -> bool {
+        self.passes.is_none_or(|passes| passes(cell))
+    }
+}
+
+#[cfg(feature = "faults")]
+impl<'t, 'r> RunPiece<'t, 'r> {
+    /// A piece of these blocks, the first ones of a run.
+    pub(super) fn of_bytes(head: &RunHead<'t>, blocks: &[&'t [u8]], span: RankedRange<'r>) -> Self {
+        let blocks = blocks.to_vec();
+        RunPiece { column: 0, head: *head, span, first: 0, blocks, low: None, high: None }
+    }
+}
+
 impl RunPiece<'_, '_> {
-    /// Calls `each` with segment, position and cell of each entry in the range, but those of
-    /// segments that are not `alive`, in the order of the cells.
-    pub fn visit(
+    /// Calls `each` with segment, position and cell of each entry in the range, in the order of the
+    /// cells: with what `named` calls the segment, but for those that it has no name for.
+    pub fn visit<T: Copy>(
         &self,
-        alive: &dyn Fn(u32) -> bool,
-        each: &mut impl FnMut(u32, u16, &Cell<'_>),
+        named: &dyn Fn(u32) -> Option<T>,
+        each: &mut impl FnMut(T, u16, &Cell<'_>),
     ) -> Result<()> {
-        let living = Living::new(&self.head, alive, self.blocks.len());
+        let mut texts = BlockTexts::default();
+        self.each_block(named, |number, block, names| match block.values {
+            BlockValues::Keys(keys) => self.keys(number, &keys, |index, key| {
+                if let Some((segment, position)) = names.of(block.references.get(index))? {
+                    each(segment, position, &self.head.packing.cell(key));
+                }
+                Ok(())
+            }),
+            BlockValues::Cells(cells) => {
+                self.cells(cells, block.len, &mut texts, |entries, cell| {
+                    names.tell(block, entries, &mut |segment, at| each(segment, at, cell))
+                })
+            }
+        })
+    }
+
+    /// Calls `found` with segment and position of each entry in the range whose cell passes a test,
+    /// by whatever order: with what `named` calls the segment, but for those that it has no name
+    /// for. Texts that are the same are tested once. Cells that need no test are not read, so a
+    /// block of damaged ones goes unnoticed.
+    pub fn find<T: Copy>(
+        &self,
+        named: &dyn Fn(u32) -> Option<T>,
+        test: &RunTest<'_>,
+        found: &mut impl FnMut(T, u16),
+    ) -> Result<()> {
+        let mut texts = BlockTexts::default();
+        // The part does not tell whether a text is in the range.
+        let part = test.part.as_ref().filter(|_| self.span.has_all_texts());
+        self.each_block(named, |number, block, names| match (block.values, part) {
+            (BlockValues::Keys(keys), _) if test.passes.is_none() => {
+                let (low, high) = self.ends(number);
+                let from = low.map_or(0, |low| keys.first_from(low).index);
+                let to = high.map_or(block.len, |high| keys.first_from(high).index);
+                names.tell(block, from..to, found)?;
+                Ok(true)
+            }
+            (BlockValues::Keys(keys), _) => self.keys(number, &keys, |index, key| {
+                if let Some((segment, position)) = names.of(block.references.get(index))?
+                    && test.passes(&self.head.packing.cell(key))
+                {
+                    found(segment, position);
+                }
+                Ok(())
+            }),
+            (BlockValues::Cells(cells), Some(part)) if texts.read(cells, block.len) => {
+                texts.each_with(part, |entries| names.tell(block, entries, found))?;
+                Ok(true)
+            }
+            (BlockValues::Cells(cells), _) => {
+                self.cells(cells, block.len, &mut texts, |entries, cell| {
+                    if test.passes(cell) { names.tell(block, entries, found) } else { Ok(()) }
+                })
+            }
+        })
+    }
+
+    /// Calls with each block and its number, until it is told `false`.
+    fn each_block<T: Copy>(
+        &self,
+        named: &dyn Fn(u32) -> Option<T>,
+        mut each: impl FnMut(usize, &Block<'_>, &SegmentNames<'_, '_, T>) -> Result<bool>,
+    ) -> Result<()> {
+        let names = SegmentNames::new(&self.head, named, self.blocks.len());
         for (number, bytes) in (self.first..).zip(&self.blocks) {
-            let block = Block::parse(&self.head, number, bytes)?;
-            let more = match block.values {
-                BlockValues::Keys(_) => self.visit_keys(number, &block, &living, each)?,
-                BlockValues::Cells(_) => self.visit_cells(&block, &living, each)?,
-            };
-            if !more {
+            if !each(number, &Block::parse(&self.head, number, bytes)?, &names)? {
                 break;
             }
         }
         Ok(())
     }
 
-    fn visit_keys(
+    /// The key that the range begins with in a block, and the one before which it ends there, if it
+    /// does so there.
+    fn ends(&self, number: usize) -> (Option<u64>, Option<u64>) {
+        let last = self.first + self.blocks.len() - 1;
+        (self.low.filter(|_| number == self.first), self.high.filter(|_| number == last))
+    }
+
+    /// Calls with each key of a block in the range, and which entry has it.
+    fn keys(
         &self,
         number: usize,
-        block: &Block<'_>,
-        living: &Living<'_, '_>,
-        each: &mut impl FnMut(u32, u16, &Cell<'_>),
+        keys: &Ascending<'_>,
+        each: impl FnMut(usize, u64) -> Result<()>,
     ) -> Result<bool> {
-        let BlockValues::Keys(keys) = block.values else { return Ok(true) };
-        let place = match self.low.filter(|_| number == self.first) {
-            Some(low) => keys.first_from(low),
-            None => NumberPosition::default(),
-        };
-        let until = self.high.filter(|_| number + 1 == self.first + self.blocks.len());
-        let whole = keys.each(place, until, |index, key| {
-            if let Some((segment, position)) = living.of(block.references.get(index))? {
-                each(segment, position, &self.head.packing.cell(key));
-            }
-            Ok(())
-        })?;
-        if whole.is_none() {
+        let (low, until) = self.ends(number);
+        let place = low.map_or_else(NumberPosition::default, |low| keys.first_from(low));
+        if keys.each(place, until, each)?.is_none() {
             fail!(Corrupt, "block {number} of a run of column {} has too few keys", self.column);
         }
         Ok(true)
     }
 
-    fn visit_cells(
+    /// Calls with cells of a block in the range, and which entries have them; whether the next
+    /// block may have more.
+    fn cells(
         &self,
-        block: &Block<'_>,
-        living: &Living<'_, '_>,
-        each: &mut impl FnMut(u32, u16, &Cell<'_>),
+        cells: &[u8],
+        len: usize,
+        texts: &mut BlockTexts,
+        mut each: impl FnMut(StdRange<usize>, &Cell<'_>) -> Result<()>,
     ) -> Result<bool> {
-        let BlockValues::Cells(cells) = block.values else { return Ok(true) };
-        each_cell(cells, block.len, |index, cell| {
+        let mut each = |entries, cell: &Cell<'_>| {
             let place = self.span.place(cell);
-            if place == Ordering::Equal
-                && let Some((segment, at)) = living.of(block.references.get(index))?
-            {
-                each(segment, at, cell);
+            if place == Ordering::Equal {
+                each(entries, cell)?;
             }
             Ok(place != Ordering::Greater)
-        })
+        };
+        if texts.read(cells, len) {
+            return texts.each(each);
+        }
+        each_cell(cells, len, |index, cell| each(index..index + 1, cell))
     }
 }
 
-/// Which of a run's segments are alive.
-struct Living<'a, 't> {
+/// What a run's segments are called by a visitor.
+struct SegmentNames<'a, 't, T> {
     head: &'a RunHead<'t>,
-    alive: &'a dyn Fn(u32) -> bool,
-    /// The answers for all, if many entries ask.
-    known: Vec<Option<u32>>,
+    named: &'a dyn Fn(u32) -> Option<T>,
+    /// The names of all, if many entries ask.
+    known: Vec<Option<T>>,
 }
 
-impl<'a, 't> Living<'a, 't> {
-    fn new(head: &'a RunHead<'t>, alive: &'a dyn Fn(u32) -> bool, blocks: usize) -> Self {
-        let ask = |(segment, _)| Some(segment).filter(|segment| alive(*segment));
+impl<'a, 't, T: Copy> SegmentNames<'a, 't, T> {
+    fn new(head: &'a RunHead<'t>, named: &'a dyn Fn(u32) -> Option<T>, blocks: usize) -> Self {
         let many = blocks >= BLOCKS_MANY;
-        let known = if many { head.segments().map(ask).collect() } else { Vec::new() };
-        Living { head, alive, known }
+        let all = head.segments().map(|(segment, _)| named(segment));
+        let known = if many { all.collect() } else { Vec::new() };
+        SegmentNames { head, named, known }
     }
 
-    /// Segment and position of a reference; `None` if the segment is gone.
+    /// Segment and position of a reference; `None` if the segment has no name.
     #[inline]
-    fn of(&self, reference: u64) -> Result<Option<(u32, u16)>> {
+    fn of(&self, reference: u64) -> Result<Option<(T, u16)>> {
         let (index, position) = self.head.resolve(reference);
         if let Some(known) = self.known.get(index) {
             return Ok(known.map(|segment| (segment, position)));
         }
         match self.head.segment(index) {
-            Some(segment) => Ok((self.alive)(segment).then_some((segment, position))),
+            Some(segment) => Ok((self.named)(segment).map(|segment| (segment, position))),
             None => fail!(Corrupt, "an entry of a run is of segment {index} of those it has"),
         }
+    }
+
+    /// Calls with segment and position of entries of a block, but those of segments without a name.
+    fn tell(
+        &self,
+        block: &Block<'_>,
+        entries: StdRange<usize>,
+        each: &mut impl FnMut(T, u16),
+    ) -> Result<()> {
+        let mut one = |reference| {
+            if let Some((segment, position)) = self.of(reference)? {
+                each(segment, position);
+            }
+            Ok(())
+        };
+        if entries.len() <= ENTRIES_FEW {
+            return entries.map(|index| block.references.get(index)).try_for_each(one);
+        }
+        block.references.each(entries, &mut one)
     }
 }

@@ -1,11 +1,12 @@
 //! Scattering runs: the numbers of a column in the order of rows, not of values.
 //!
 //! A look at every entry, so for many rows only: each is written to the place that its segment has
-//! in one list of all.
+//! in one list of all. Keys and references of a block are unpacked first, each in a loop of its
+//! own, so that little is left to be done for each entry.
 
 use super::SortedRuns;
-use super::ascending::NumberPosition;
-use super::block::BlockValues;
+use super::block::{Block, BlockValues};
+use super::head::RunHead;
 use super::packing::PackingKind;
 use super::read::SortedRun;
 use crate::segment::Numbers;
@@ -20,6 +21,9 @@ pub struct RowSpan {
     /// How many rows it has.
     pub rows: usize,
 }
+
+/// What a run has in the place of the span of a segment that has none: no position is in it.
+const NO_SPAN: RowSpan = RowSpan { start: 0, rows: 0 };
 
 impl SortedRuns<'_> {
     /// The cells of the segments that have a span in a list of so many rows, each at its place;
@@ -42,7 +46,7 @@ impl SortedRuns<'_> {
         let mut items = vec![0_i64; len];
         for run in &self.runs {
             let packing = run.head.packing;
-            run.each_at(span, len, |at, key| items[at] = packing.whole(key))?;
+            run.scatter(span, &mut items, |key| packing.whole(key))?;
         }
         Ok(Some(if all(&[Int]) { Numbers::Ints(items) } else { Numbers::Times(items) }))
     }
@@ -52,8 +56,8 @@ impl SortedRuns<'_> {
         for run in &self.runs {
             let packing = run.head.packing;
             match packing.decimal() {
-                Some(of) => run.each_at(span, len, |at, key| items[at] = of(key))?,
-                None => run.each_at(span, len, |at, key| items[at] = packing.float(key))?,
+                Some(of) => run.scatter(span, &mut items, of)?,
+                None => run.scatter(span, &mut items, |key| packing.float(key))?,
             }
         }
         Ok(items)
@@ -61,41 +65,65 @@ impl SortedRuns<'_> {
 }
 
 impl SortedRun<'_> {
-    /// Calls with the place of each entry in the list, and its key.
-    fn each_at(
+    /// Puts the item of each entry in its place.
+    fn scatter<T>(
         &self,
         span: &dyn Fn(u32) -> Option<RowSpan>,
-        len: usize,
-        mut each: impl FnMut(usize, u64),
+        items: &mut [T],
+        of: impl Fn(u64) -> T,
     ) -> Result<()> {
-        let spans: Vec<_> = self.head.segments().map(|(segment, _)| span(segment)).collect();
-        let mut words = Vec::new();
+        let spans = self.head.segments().map(|(segment, _)| span(segment).unwrap_or(NO_SPAN));
+        let spans: Vec<_> = spans.collect();
+        if spans.iter().any(|span| items.len() < span.start + span.rows) {
+            fail!(Corrupt, "segments have more rows than the list that they are to be put in");
+        }
+        let mut keys = Vec::new();
         for number in 0..self.head.blocks() {
             let block = self.block(number)?;
-            let BlockValues::Keys(keys) = block.values else {
+            let BlockValues::Keys(ascending) = block.values else {
                 fail!(Corrupt, "block {number} of a run has cells instead of keys");
             };
-            words.clear();
-            let push = |_, key| {
-                words.push(key);
-                Ok(())
-            };
-            if keys.each(NumberPosition::default(), None, push)?.is_none() {
+            if ascending.unpack(&mut keys).is_none() {
                 fail!(Corrupt, "block {number} of a run has too few keys");
             }
-            for (index, key) in words.iter().enumerate() {
-                let (segment, position) = self.head.resolve(block.references.get(index));
-                let Some(span) = spans.get(segment) else {
-                    fail!(Corrupt, "an entry of a run is of segment {segment} of those it has");
-                };
-                let Some(RowSpan { start, rows }) = *span else { continue };
-                let at = start + usize::from(position);
-                if usize::from(position) >= rows || at >= len {
-                    fail!(Corrupt, "a run names position {position} of {rows}: run verify");
-                }
-                each(at, *key);
-            }
+            scatter_block(&self.head, &block, &spans, &keys, |at, key| items[at] = of(key))?;
         }
         Ok(())
+    }
+}
+
+/// Calls with the place of each entry of a block that has one, and its key.
+fn scatter_block(
+    head: &RunHead<'_>,
+    block: &Block<'_>,
+    spans: &[RowSpan],
+    keys: &[u64],
+    mut put: impl FnMut(usize, u64),
+) -> Result<()> {
+    let mut references = [0; 64];
+    for (nth, keys) in keys.chunks(64).enumerate() {
+        block.references.unpack(nth, &mut references);
+        for (key, reference) in keys.iter().zip(&references) {
+            let (segment, position) = head.resolve(*reference);
+            match spans.get(segment) {
+                Some(span) if usize::from(position) < span.rows => {
+                    put(span.start + usize::from(position), *key);
+                }
+                Some(&NO_SPAN) => {}
+                span => return misplaced(segment, position, span.copied()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an entry that should have a place, and has none.
+#[cold]
+fn misplaced(segment: usize, position: u16, span: Option<RowSpan>) -> Result<()> {
+    match span {
+        Some(RowSpan { rows, .. }) => {
+            fail!(Corrupt, "a run names position {position} of {rows}: run verify")
+        }
+        None => fail!(Corrupt, "an entry of a run is of segment {segment} of those it has"),
     }
 }

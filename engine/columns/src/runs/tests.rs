@@ -1,12 +1,13 @@
 //! Runs against a plain list, through merges, deaths and damage.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
 use super::merge::{Limits, merge_within};
 use super::unfinished::{MergeSize, UNFINISHED};
-use super::{RowSpan, RunEntry, SortedRuns, append, head_key};
+use super::{RowSpan, RunEntry, RunTest, SortedRuns, append, head_key};
 use crate::cell::{Cell, total_order};
 use crate::column_key::OID;
 use crate::range::{Bound, Range};
@@ -69,25 +70,43 @@ fn range() -> impl Strategy<Value = Range<'static>> {
     prop_oneof![
         (end(), end()).prop_map(|(low, high)| Range { low, high }),
         cell().prop_map(|cell| Range::equal(&cell)),
+        Just(all_texts()),
     ]
+}
+
+/// The range that has every text.
+fn all_texts() -> Range<'static> {
+    Range::above(Cell::Text("".into()), true)
 }
 
 /// A catalog of its own.
 pub struct TempCatalog {
-    _dir: tempfile::TempDir,
-    catalog: Catalog,
+    _dir: Option<tempfile::TempDir>,
+    path: PathBuf,
+    pub(super) catalog: Catalog,
 }
 
 impl TempCatalog {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         Catalog::create(dir.path(), &Options::default()).unwrap();
-        let catalog = Catalog::open(dir.path(), &Options::default()).unwrap();
-        TempCatalog { _dir: dir, catalog }
+        let place = TempCatalog::of(dir.path());
+        TempCatalog { _dir: Some(dir), ..place }
+    }
+
+    /// The one that another process has made.
+    pub(super) fn of(path: &Path) -> Self {
+        let catalog = Catalog::open(path, &Options::default()).unwrap();
+        TempCatalog { _dir: None, path: path.to_owned(), catalog }
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Changes the catalog, which grows where it must.
-    fn change<T>(
+    pub(super) fn change<T>(
         &self,
         change: impl Fn(&mut engram_catalog::WriteTxn<'_>) -> engram_base::error::Result<T>,
     ) -> T {
@@ -104,7 +123,7 @@ impl TempCatalog {
         }
     }
 
-    fn add(&self, segment: u32, columns: &[(u32, Vec<(Cell<'static>, u16)>)]) {
+    pub(super) fn add(&self, segment: u32, columns: &[(u32, Vec<(Cell<'static>, u16)>)]) {
         self.change(|txn| {
             let zone = Zone {
                 segment,
@@ -148,7 +167,8 @@ pub(super) fn check(
             found.push((segment, at, cell.clone().into_owned()));
         };
         runs.visit(range, &alive, each).unwrap();
-        assert!(runs.count(range).unwrap() >= found.len() as u64);
+        let count = runs.count(range).unwrap();
+        assert!(count >= found.len() as u64 && runs.count_by_blocks(range).unwrap() >= count);
         found.retain(|(segment, at, _)| !dead.contains(&(*segment, *at)));
         found.sort_by_key(|(segment, at, _)| (*segment, *at));
         let of = |key: &(u32, u32, u16)| key.0 == column && !dead.contains(&(key.1, key.2));
@@ -159,12 +179,56 @@ pub(super) fn check(
             assert_eq!((column, *segment, *at), *key);
             assert!(same(cell, wanted), "{cell:?} instead of {wanted:?}");
         }
+        check_found(&runs, range, &alive);
         if range.low.is_none() && range.high.is_none() {
             check_scattered(&runs, &found);
             check_walks(&runs, &found, |segment, at| {
                 alive(segment) && !dead.contains(&(segment, at))
             });
         }
+    }
+}
+
+/// A test of cells, which texts pass that contain "a".
+fn passes(cell: &Cell<'_>) -> bool {
+    match cell {
+        Cell::Text(text) => text.contains('a'),
+        Cell::Int(number) => number % 2 == 0,
+        Cell::Float(number) => *number > 0.5,
+        Cell::Time(_) | Cell::Big(_) | Cell::Far(_) | Cell::Other => true,
+    }
+}
+
+/// The entries that are found in a range by a test, in order.
+fn found_in(
+    runs: &SortedRuns<'_>,
+    range: &Range<'_>,
+    test: &RunTest<'_>,
+    alive: &dyn Fn(u32) -> bool,
+) -> engram_base::error::Result<Vec<(u32, u16)>> {
+    let named = |segment| alive(segment).then_some(segment);
+    let mut found = Vec::new();
+    for piece in runs.pieces(range)? {
+        piece.find(&named, test, &mut |segment, at| found.push((segment, at)))?;
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Whether a range has by each test the entries that a visit comes by and that pass.
+fn check_found(runs: &SortedRuns<'_>, range: &Range<'_>, alive: &dyn Fn(u32) -> bool) {
+    let mut visited = Vec::new();
+    let each = |segment, at, cell: &Cell<'_>| visited.push((segment, at, passes(cell)));
+    runs.visit(range, alive, each).unwrap();
+    visited.sort_unstable();
+    let of = |wanted: &dyn Fn(bool) -> bool| -> Vec<(u32, u16)> {
+        let passing = visited.iter().filter(|(.., passed)| wanted(*passed));
+        passing.map(|(segment, at, _)| (*segment, *at)).collect()
+    };
+    let found = |test: &RunTest<'_>| found_in(runs, range, test, alive).unwrap();
+    assert_eq!(found(&RunTest::all()), of(&|_| true), "{range:?}");
+    for part in [None, Some("a")] {
+        assert_eq!(found(&RunTest::new(&passes, part)), of(&|passed| passed), "{range:?}");
     }
 }
 
@@ -296,17 +360,36 @@ proptest! {
         }
         place.change(|txn| txn.put(Table::IndexRuns, &key, &value));
         let txn = place.catalog.read().unwrap();
-        for range in [range, Range::default()] {
-            let read = SortedRuns::read(&txn, 1).and_then(|runs| {
-                let mut found = 0_usize;
-                runs.count(&range)?;
-                runs.visit(&range, &|_| true, |_, _, _| found += 1)?;
-                Ok(found)
-            });
-            match read {
-                Ok(found) => prop_assert!(found <= 1 << 20),
-                Err(error) => prop_assert_eq!(error.kind(), Kind::Corrupt),
+        let whole = |_: u32| true;
+        for range in [range, all_texts(), Range::default()] {
+            let Ok(runs) = SortedRuns::read(&txn, 1) else { continue };
+            let mut visited = 0_usize;
+            let by = |test: &RunTest<'_>| {
+                found_in(&runs, &range, test, &whole).map(|found| found.len())
+            };
+            let walked = |descending| {
+                let mut walk = runs.walk(descending)?;
+                std::iter::from_fn(|| walk.next_entry().transpose())
+                    .try_fold(0, |entries, entry| entry.map(|_| entries + 1))
+            };
+            let scattered = runs.scatter(&|_| Some(RowSpan { start: 0, rows: 1 << 9 }), 1 << 9);
+            for read in [
+                runs.count(&range).map(|_| 0),
+                runs.count_by_blocks(&range).map(|_| 0),
+                runs.visit(&range, &whole, |_, _, _| visited += 1).map(|()| 0),
+                by(&RunTest::all()),
+                by(&RunTest::new(&passes, None)),
+                by(&RunTest::new(&passes, Some("a"))),
+                walked(false),
+                walked(true),
+                scattered.map(|_| 0),
+            ] {
+                match read {
+                    Ok(found) => prop_assert!(found <= 1 << 20),
+                    Err(error) => prop_assert_eq!(error.kind(), Kind::Corrupt),
+                }
             }
+            prop_assert!(visited <= 1 << 20);
         }
         drop(txn);
         let mut txn = place.catalog.write(Headroom::Normal).unwrap();
@@ -315,6 +398,28 @@ proptest! {
             prop_assert!(txn.short_of().is_some() || error.kind() == Kind::Corrupt);
         }
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a catalog is LMDB, in C")]
+fn a_part_is_looked_for_in_all_texts_of_a_block_and_the_test_is_not_asked() {
+    let place = TempCatalog::new();
+    let words = ["kestrel", "merlin", "osprey", "kite"];
+    let texts = (0..1000_u16).map(|at| (Cell::Text(words[usize::from(at) % 4].into()), at));
+    place.add(0, &[(7, texts.collect())]);
+    let txn = place.catalog.read().unwrap();
+    let runs = SortedRuns::read(&txn, 7).unwrap();
+    let unasked = |cell: &Cell<'_>| panic!("the test was asked of {cell:?}");
+    let test = RunTest::new(&unasked, Some("rlin"));
+    for range in [all_texts(), Range::default()] {
+        let found = found_in(&runs, &range, &test, &|_| true).unwrap();
+        assert_eq!(found, (0..250).map(|nth| (0, nth * 4 + 1)).collect::<Vec<_>>());
+    }
+    // A range that begins behind some texts asks of each that is in it.
+    let asked = |cell: &Cell<'_>| matches!(cell, Cell::Text(text) if text.contains('i'));
+    let range = Range::above(Cell::Text("kestrel".into()), false);
+    let found = found_in(&runs, &range, &RunTest::new(&asked, Some("i")), &|_| true).unwrap();
+    assert_eq!(found.len(), 500);
 }
 
 #[test]
@@ -350,7 +455,7 @@ fn many_entries_are_merged_level_by_level() {
 }
 
 /// Every block there is, and how many of them belong to runs.
-fn blocks_of(txn: &engram_catalog::Txn<'_>) -> (usize, usize) {
+pub(super) fn blocks_of(txn: &engram_catalog::Txn<'_>) -> (usize, usize) {
     let (mut rows, mut cursor) = (0, txn.seek(Table::IndexRuns, &[]).unwrap());
     while let Some((key, _)) = cursor.next().unwrap() {
         rows += usize::from(key[4..8] != [0; 4]);

@@ -1,13 +1,14 @@
 //! Walking runs from one end: every entry of a column, in the order of the cells.
 //!
-//! Each run is read block by block from that end, and the runs are merged as they are read: who
-//! wants the first few reads the first block of each run, and no more.
+//! Each run is read piece by piece from that end, and the runs are merged as they are read. A run's
+//! head tells the cell at its end, so a run is not touched before it may have the next entry: the
+//! first few entries of a column are a few pieces of the runs that have them.
 
-use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::SortedRuns;
-use super::ascending::NumberPosition;
 use super::block::{BlockValues, each_cell};
+use super::packing::PackingKind;
 use super::read::SortedRun;
 use crate::cell::{Cell, total_order};
 use engram_base::error::Result;
@@ -24,13 +25,21 @@ pub struct RunEntry {
     pub cell: Cell<'static>,
 }
 
+/// So many entries of keys are read at once. Cells build on the ones before: these are read by
+/// blocks.
+const PIECE: usize = 64;
+
 /// A run, and how far it was read.
 struct Reading<'r, 't> {
     run: &'r SortedRun<'t>,
-    /// The blocks that were not read yet.
-    blocks: std::ops::Range<usize>,
+    /// The block that has the next entry that was not read yet.
+    block: usize,
+    /// The entries of the run that were not read yet.
+    left: Range<usize>,
     /// The entries at hand, the next one last.
     entries: Vec<RunEntry>,
+    /// A cell that no entry comes before, while none is at hand.
+    bound: Option<Cell<'static>>,
 }
 
 /// The entries of a column's runs in the order of their cells, entries of segments that are gone
@@ -48,32 +57,66 @@ impl<'t> SortedRuns<'t> {
 
     /// Walks from the least cell on, or from the greatest.
     pub fn walk(&self, descending: bool) -> Result<RunWalk<'_, 't>> {
-        let mut runs = Vec::with_capacity(self.runs.len());
-        for run in &self.runs {
-            let mut reading = Reading { run, blocks: 0..run.head.blocks(), entries: Vec::new() };
-            reading.fill(descending)?;
-            runs.push(reading);
-        }
-        Ok(RunWalk { runs, descending })
+        let readings = self.runs.iter().map(|run| Reading::new(run, descending));
+        Ok(RunWalk { runs: readings.collect::<Result<_>>()?, descending })
     }
 }
 
-impl Reading<'_, '_> {
-    /// Reads the next block, unless entries are at hand or there is none.
+impl<'r, 't> Reading<'r, 't> {
+    fn new(run: &'r SortedRun<'t>, descending: bool) -> Result<Self> {
+        let head = &run.head;
+        let bound = match (head.packing.kind, descending) {
+            (PackingKind::Cells, false) => Some(head.cell(0)?.into_owned()),
+            (PackingKind::Cells, true) => None,
+            (_, false) => Some(head.packing.cell(head.key(0))),
+            (_, true) => Some(head.packing.cell(head.last_key())),
+        };
+        let block = if descending { head.blocks() - 1 } else { 0 };
+        let (left, entries) = (0..head.entries as usize, Vec::new());
+        let mut reading = Reading { run, block, left, entries, bound };
+        if reading.bound.is_none() {
+            reading.fill(descending)?;
+        }
+        Ok(reading)
+    }
+
+    /// The next cell, or one that none comes before; `None` at the end.
+    fn next_cell(&self) -> Option<&Cell<'static>> {
+        self.entries.last().map(|entry| &entry.cell).or(self.bound.as_ref())
+    }
+
+    /// Reads on, unless entries are at hand or there are no more.
     fn fill(&mut self, descending: bool) -> Result<()> {
-        while self.entries.is_empty() {
-            let next = if descending { self.blocks.next_back() } else { self.blocks.next() };
-            let Some(number) = next else { return Ok(()) };
-            self.read(number)?;
-            if !descending {
-                self.entries.reverse();
-            }
+        self.bound = None;
+        if !self.entries.is_empty() || self.left.is_empty() {
+            return Ok(());
+        }
+        let head = &self.run.head;
+        let block = head.before(self.block) as usize..head.before(self.block + 1) as usize;
+        let most = if head.packing.kind == PackingKind::Cells { usize::MAX } else { PIECE };
+        let piece = if descending {
+            self.left.end.saturating_sub(most).max(block.start)..self.left.end
+        } else {
+            self.left.start..self.left.start.saturating_add(most).min(block.end)
+        };
+        if piece.is_empty() || piece.start < block.start || piece.end > block.end {
+            fail!(Corrupt, "block {} of a run has not the entries that it should", self.block);
+        }
+        self.read(piece.start - block.start..piece.end - block.start)?;
+        if descending {
+            self.left.end = piece.start;
+            self.block = self.block.saturating_sub(usize::from(piece.start == block.start));
+        } else {
+            self.entries.reverse();
+            self.left.start = piece.end;
+            self.block += usize::from(piece.end == block.end);
         }
         Ok(())
     }
 
-    fn read(&mut self, number: usize) -> Result<()> {
-        let (run, entries) = (self.run, &mut self.entries);
+    /// Reads some entries of the block.
+    fn read(&mut self, part: Range<usize>) -> Result<()> {
+        let (run, number, entries) = (self.run, self.block, &mut self.entries);
         let head = &run.head;
         let block = run.block(number)?;
         let mut push = |index: usize, cell: Cell<'static>| {
@@ -86,9 +129,8 @@ impl Reading<'_, '_> {
         };
         match block.values {
             BlockValues::Keys(keys) => {
-                let start = NumberPosition::default();
                 let each = |index, key| push(index, head.packing.cell(key));
-                if keys.each(start, None, each)?.is_none() {
+                if keys.part(part, each)?.is_none() {
                     fail!(Corrupt, "block {number} of a run has too few keys");
                 }
             }
@@ -105,24 +147,25 @@ impl Reading<'_, '_> {
 impl RunWalk<'_, '_> {
     /// The next entry. Those with equal cells come in whatever order.
     pub fn next_entry(&mut self) -> Result<Option<RunEntry>> {
-        let mut best: Option<usize> = None;
-        for (at, reading) in self.runs.iter().enumerate() {
-            let Some(entry) = reading.entries.last() else { continue };
-            let before = |best: usize| {
-                let order = self.runs[best]
-                    .entries
-                    .last()
-                    .map_or(Ordering::Greater, |other| total_order(&entry.cell, &other.cell));
-                if self.descending { order.is_gt() } else { order.is_lt() }
-            };
-            if best.is_none_or(before) {
-                best = Some(at);
+        loop {
+            let mut best: Option<(usize, &Cell<'_>)> = None;
+            for (at, reading) in self.runs.iter().enumerate() {
+                let Some(cell) = reading.next_cell() else { continue };
+                let before = |(_, other): (usize, &Cell<'_>)| {
+                    let order = total_order(cell, other);
+                    if self.descending { order.is_gt() } else { order.is_lt() }
+                };
+                if best.is_none_or(before) {
+                    best = Some((at, cell));
+                }
+            }
+            let Some((best, _)) = best else { return Ok(None) };
+            let reading = &mut self.runs[best];
+            let entry = reading.entries.pop();
+            reading.fill(self.descending)?;
+            if entry.is_some() {
+                return Ok(entry);
             }
         }
-        let Some(best) = best else { return Ok(None) };
-        let reading = &mut self.runs[best];
-        let entry = reading.entries.pop();
-        reading.fill(self.descending)?;
-        Ok(entry)
     }
 }

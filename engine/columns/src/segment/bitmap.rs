@@ -23,7 +23,7 @@ impl Bitmap {
     }
 
     /// Makes a bitmap of words, one for each 64 positions begun. Bits beyond `len` are dropped.
-    pub(crate) fn from_words(mut words: Vec<u64>, len: usize) -> Self {
+    pub fn from_words(mut words: Vec<u64>, len: usize) -> Self {
         debug_assert_eq!(words.len(), len.div_ceil(64));
         if let (Some(last), used @ 1..) = (words.last_mut(), len % 64) {
             *last &= (1 << used) - 1;
@@ -83,6 +83,16 @@ impl Bitmap {
         self.words[position / 64] |= 1 << (position % 64);
     }
 
+    /// Takes a position in, if the bitmap has it; whether it has.
+    #[inline]
+    pub fn take_in(&mut self, position: usize) -> bool {
+        let has = position < self.len;
+        if has {
+            self.words[position / 64] |= 1 << (position % 64);
+        }
+        has
+    }
+
     /// Takes the positions `from..to` in.
     pub(crate) fn insert_range(&mut self, from: usize, to: usize) {
         assert!(to <= self.len, "position {to} of {}", self.len);
@@ -136,6 +146,18 @@ impl Bitmap {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    /// Whether no more than so many positions are in; a look at the first ones tells mostly.
+    pub fn has_at_most(&self, most: usize) -> bool {
+        let mut left = Some(most);
+        for word in self.words.iter().filter(|word| **word != 0) {
+            left = left.and_then(|left| left.checked_sub(word.count_ones() as usize));
+            if left.is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Whether no position is in.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
@@ -162,6 +184,24 @@ impl Bitmap {
             spread.words[position / 64] |= u64::from(ranks.contains(rank)) << (position % 64);
         }
         spread
+    }
+
+    /// The positions that are in, ascending, as a list.
+    pub fn positions(&self) -> Vec<usize> {
+        let mut positions = Vec::with_capacity(self.count());
+        for (first, &word) in (0..).step_by(64).zip(&self.words) {
+            // Mostly all are in, or none.
+            if word == u64::MAX {
+                positions.extend(first..first + 64);
+                continue;
+            }
+            let mut rest = word;
+            while rest != 0 {
+                positions.push(first + rest.trailing_zeros() as usize);
+                rest &= rest - 1;
+            }
+        }
+        positions
     }
 
     /// The positions that are in, ascending.
@@ -210,8 +250,15 @@ mod tests {
             let bitmap = of(&a);
             let positions: Vec<usize> = (0..a.len()).filter(|at| a[*at]).collect();
             prop_assert_eq!(bitmap.iter().collect::<Vec<_>>(), positions.clone());
+            prop_assert_eq!(bitmap.positions(), positions.clone());
+            let (mut most, mut some) = (Bitmap::full(200), Bitmap::new(200));
+            positions.iter().filter(|at| **at % 3 == 0).for_each(|at| some.insert(*at));
+            most.and_not(&some);
+            prop_assert_eq!(most.iter().collect::<Vec<_>>(), most.positions());
             prop_assert_eq!(bitmap.count(), positions.len());
             prop_assert_eq!(bitmap.is_full(), a.iter().all(|is_in| *is_in));
+            let most = ends.0.index(a.len() + 1);
+            prop_assert_eq!(bitmap.has_at_most(most), positions.len() <= most);
             let read = Bitmap::from_bytes(&bitmap.to_bytes(), a.len()).unwrap();
             prop_assert_eq!(&read, &bitmap);
 

@@ -1,5 +1,7 @@
 //! Bits: numbers below 2^width side by side, least bits first, without regard to bytes.
 
+use std::ops::Range;
+
 /// How many bits it takes to tell the numbers up to this apart. Widths from 57 to 63 are none: an
 /// item must lie in eight bytes from the one it begins in.
 pub(crate) fn width_of(greatest: u64) -> u32 {
@@ -65,6 +67,24 @@ impl<'a> Packed<'a> {
         whole >> (bit % 8) & self.mask()
     }
 
+    /// Calls for some of the items.
+    #[inline]
+    pub(crate) fn each<E>(
+        &self,
+        part: Range<usize>,
+        mut visit: impl FnMut(u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut items = [0; 64];
+        let mut at = part.start;
+        while at < part.end.min(self.len) {
+            self.unpack(at / 64, &mut items);
+            let end = (at / 64 * 64 + 64).min(part.end).min(self.len);
+            items[at % 64..at % 64 + (end - at)].iter().try_for_each(|item| visit(*item))?;
+            at = end;
+        }
+        Ok(())
+    }
+
     /// Bits of an item.
     pub(crate) fn width(&self) -> u32 {
         self.width
@@ -77,6 +97,8 @@ impl<'a> Packed<'a> {
 
     /// Calls for the bytes of each 64 items, in order, with a word behind them: 64 items are whole
     /// words, and each is loaded with the eight bytes from its first on.
+    #[allow(clippy::inline_always)] // `visit` is code of a width
+    #[inline(always)]
     pub(crate) fn blocks(&self, mut visit: impl FnMut(&[u8])) {
         let bytes = 8 * self.width as usize;
         let mut copy = [0; COPY];
@@ -97,14 +119,45 @@ impl<'a> Packed<'a> {
         &copy[..bytes + 8]
     }
 
+    /// Takes those bits out of the words of a bitmap over the items whose item does not pass.
+    pub(crate) fn retain(&self, words: &mut [u64], passes: impl Fn(u64) -> bool) {
+        let (width, mask) = (self.width as usize, self.mask());
+        let mut copy = [0; COPY];
+        for (block, word) in words.iter_mut().enumerate().filter(|(_, word)| **word != 0) {
+            let bytes = self.block(block, 8 * width, &mut copy);
+            let (mut rest, mut kept) = (*word, 0);
+            while rest != 0 {
+                let bit = rest.trailing_zeros() as usize * width;
+                let whole = bytes[bit / 8..].first_chunk::<8>().expect("a word follows");
+                // Nobody can guess which pass, so nothing branches on it.
+                let passed = passes(u64::from_le_bytes(*whole) >> (bit % 8) & mask);
+                kept |= (rest & rest.wrapping_neg()) * u64::from(passed);
+                rest &= rest - 1;
+            }
+            *word = kept;
+        }
+    }
+
     /// The items `64 * block..`, up to 64 of them; returns how many. The contents of `out` behind
     /// them are unspecified.
     pub(crate) fn unpack(&self, block: usize, out: &mut [u64; 64]) -> usize {
         let count = self.len.saturating_sub(block * 64).min(64);
+        let bytes = 8 * self.width as usize;
+        let from = &self.bytes[(block * bytes).min(self.bytes.len())..];
+        // Room for a copy is cleared for the last blocks alone.
+        match from.get(..bytes + 8) {
+            Some(whole) => self.unpack_whole(whole, out),
+            None => self.unpack_whole(self.block(block, bytes, &mut [0; COPY]), out),
+        }
+        count
+    }
+
+    /// Unpacks the items of a block from its bytes, and a word behind them.
+    #[inline(never)]
+    fn unpack_whole(&self, bytes: &[u8], out: &mut [u64; 64]) {
         let (width, mask) = (self.width as usize, self.mask());
-        let mut copy = [0; COPY];
-        let bytes = self.block(block, 8 * width, &mut copy);
-        // The widths of codes, with shifts that the compiler knows.
+        // The widths of codes, and of references and keys of runs, with shifts that the compiler
+        // knows.
         macro_rules! unpack {
             ($($width:literal)*) => {
                 match width {
@@ -113,19 +166,21 @@ impl<'a> Packed<'a> {
                 }
             };
         }
-        unpack!(1 2 3 4 5 6 7 8 9 10 11 12);
-        count
+        unpack!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24);
     }
 }
 
 #[allow(clippy::inline_always)] // the code of a width is worth its bytes
 #[inline(always)]
 fn unpack_block(bytes: &[u8], width: usize, mask: u64, out: &mut [u64; 64]) {
-    let bytes = &bytes[..8 * width + 8];
-    for (at, item) in out.iter_mut().enumerate() {
-        let bit = at * width;
-        let whole = bytes[bit / 8..].first_chunk::<8>().expect("a word follows");
-        *item = u64::from_le_bytes(*whole) >> (bit % 8) & mask;
+    // Eight items are whole bytes, so that where each of them lies is known, too.
+    for (eight, items) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let bytes = &bytes[eight * width..][..width + 8];
+        for (at, item) in items.iter_mut().enumerate() {
+            let bit = at * width;
+            let whole = bytes[bit / 8..].first_chunk::<8>().expect("a word follows");
+            *item = u64::from_le_bytes(*whole) >> (bit % 8) & mask;
+        }
     }
 }
 
@@ -149,13 +204,16 @@ mod tests {
             let mut rest = bytes.as_slice();
             let packed = Packed::take(&mut rest, width, items.len()).unwrap();
             prop_assert!(rest.is_empty());
-            let mut unpacked = Vec::new();
-            for block in 0..items.len().div_ceil(64) {
-                let mut out = [0; 64];
-                let count = packed.unpack(block, &mut out);
-                unpacked.extend_from_slice(&out[..count]);
+            for part in [0..items.len() + 1, items.len() / 3..items.len() / 2, 64..70] {
+                let mut unpacked = Vec::new();
+                let push = |item| {
+                    unpacked.push(item);
+                    Ok::<(), ()>(())
+                };
+                prop_assert_eq!(packed.each(part.clone(), push), Ok(()));
+                let part = part.start.min(items.len())..part.end.min(items.len());
+                prop_assert_eq!(&unpacked, &items[part]);
             }
-            prop_assert_eq!(&unpacked, &items);
             prop_assert!((0..items.len()).all(|at| packed.get(at) == items[at]));
             if width > 0 && !items.is_empty() {
                 let cut = &bytes[..bytes.len() - 1];

@@ -300,18 +300,27 @@ impl<'a> Column<'a> {
         }))
     }
 
-    /// Which rows pass a test of their cell. Every distinct cell of a dictionary is tested once.
-    pub fn test(&self, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Marks> {
+    /// Which rows pass a test of their cell. Every distinct cell of a dictionary is tested once. Of
+    /// rows that are not among some, where some are given, what is said is for nobody.
+    pub fn test(&self, test: &dyn Fn(&Cell<'_>) -> bool, among: Option<&Bitmap>) -> Result<Marks> {
+        let among = self.among(among);
         let passed = match &self.cells {
-            ColumnCells::Dictionary { distinct, codes } => tested_codes(distinct, codes, test)?,
-            ColumnCells::Rows(cells) => tested(cells, test)?,
+            ColumnCells::Dictionary { distinct, codes } => {
+                tested_codes(distinct, codes, test, among)?
+            }
+            ColumnCells::Rows(cells) => tested(cells, test, among)?,
             ColumnCells::Elsewhere => return Ok(self.elsewhere()),
         };
         Ok(self.marks(passed))
     }
 
     /// The same of a test that is true of such strings alone, and of whatever other cells.
-    pub fn seek(&self, sought: &SoughtTexts, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Marks> {
+    pub fn seek(
+        &self,
+        sought: &SoughtTexts,
+        test: &dyn Fn(&Cell<'_>) -> bool,
+        among: Option<&Bitmap>,
+    ) -> Result<Marks> {
         match &self.cells {
             ColumnCells::Dictionary { distinct: Values::Ordered(texts), codes } => {
                 let parts: Vec<&str> = sought.parts.iter().map(String::as_str).collect();
@@ -324,9 +333,9 @@ impl<'a> Column<'a> {
                     });
                     found.ok_or_else(corrupt)?;
                 }
-                Ok(self.marks(passing.coded(texts.len(), codes)))
+                Ok(self.marks(passing.coded(texts.len(), codes, self.among(among))))
             }
-            _ => self.test(test),
+            _ => self.test(test, among),
         }
     }
 
@@ -408,16 +417,23 @@ impl<'a> Column<'a> {
         Ok((cells, spread))
     }
 
-    /// Which rows have a cell in the range.
-    pub fn range(&self, range: &Range<'_>) -> Result<Marks> {
+    /// Which rows have a cell in the range; see [`Column::test`].
+    pub fn range(&self, range: &Range<'_>, among: Option<&Bitmap>) -> Result<Marks> {
+        let among = self.among(among);
         let passed = match &self.cells {
             ColumnCells::Dictionary { distinct, codes } => {
-                tested_codes(distinct, codes, &|cell| range.holds(cell))?
+                tested_codes(distinct, codes, &|cell| range.holds(cell), among)?
             }
-            ColumnCells::Rows(cells) => ranged(cells, range)?,
+            ColumnCells::Rows(cells) => ranged(cells, range, among)?,
             ColumnCells::Elsewhere => return Ok(self.elsewhere()),
         };
         Ok(self.marks(passed))
+    }
+
+    /// The rows that a test is asked of, as positions among the sure ones: where a row has none,
+    /// all are asked.
+    fn among<'b>(&self, among: Option<&'b Bitmap>) -> Option<&'b Bitmap> {
+        among.filter(|_| self.sure.is_none())
     }
 
     fn elsewhere(&self) -> Marks {
@@ -443,6 +459,7 @@ fn tested_codes(
     distinct: &Values<'_>,
     codes: &Ints<'_>,
     test: &dyn Fn(&Cell<'_>) -> bool,
+    among: Option<&Bitmap>,
 ) -> Result<Bitmap> {
     let (mut passing, mut at) = (PassingCodes::default(), 0);
     distinct.each(|cell| {
@@ -451,7 +468,7 @@ fn tested_codes(
         }
         at += 1;
     })?;
-    Ok(passing.coded(distinct.len(), codes))
+    Ok(passing.coded(distinct.len(), codes, among))
 }
 
 /// The codes of cells that pass. They are in the order of their cells, so that is a few stretches
@@ -475,7 +492,7 @@ impl PassingCodes {
     }
 
     /// Which of these codes, of so many cells, are among them.
-    fn coded(&self, distinct: usize, codes: &Ints<'_>) -> Bitmap {
+    fn coded(&self, distinct: usize, codes: &Ints<'_>, among: Option<&Bitmap>) -> Bitmap {
         let Some(((low, high), more)) = self.stretches.split_first() else {
             return Bitmap::new(codes.len());
         };
@@ -487,20 +504,36 @@ impl PassingCodes {
             self.stretches.iter().for_each(|(low, high)| passing[*low..=*high].fill(true));
             return codes.matching(|code| passing.get(code as usize).copied().unwrap_or(false));
         }
-        let mut found = codes.between(*low as u64, *high as u64);
+        let mut found = codes.between_among(*low as u64, *high as u64, among);
         for (low, high) in more {
-            found.or(&codes.between(*low as u64, *high as u64));
+            found.or(&codes.between_among(*low as u64, *high as u64, among));
         }
         found
     }
 }
 
-fn tested(cells: &Values<'_>, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Bitmap> {
+/// A look at one row costs as much as reading so many, one after another.
+const ROWS_PER_LOOK: usize = 32;
+
+fn tested(
+    cells: &Values<'_>,
+    test: &dyn Fn(&Cell<'_>) -> bool,
+    among: Option<&Bitmap>,
+) -> Result<Bitmap> {
     let mut passed = Bitmap::new(cells.len());
+    let few = |among: &&Bitmap| among.has_at_most(cells.len() / ROWS_PER_LOOK);
+    if let Some(among) = among.filter(few) {
+        for at in among.iter() {
+            if test(&cells.get(at)?) {
+                passed.take_in(at);
+            }
+        }
+        return Ok(passed);
+    }
     let mut at = 0;
     cells.each(|cell| {
-        if test(cell) {
-            passed.insert(at);
+        if among.is_none_or(|among| among.contains(at)) && test(cell) {
+            passed.take_in(at);
         }
         at += 1;
     })?;
@@ -509,11 +542,11 @@ fn tested(cells: &Values<'_>, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Bitmap
 
 /// Whole numbers, times and floating-point numbers are compared as they lie, with ends that are
 /// searched once among all values of the kind; that takes care of ends of another kind too.
-fn ranged(cells: &Values<'_>, range: &Range<'_>) -> Result<Bitmap> {
+fn ranged(cells: &Values<'_>, range: &Range<'_>, among: Option<&Bitmap>) -> Result<Bitmap> {
     let within =
         |ints: &Ints<'_>, cell: &dyn Fn(u64) -> Cell<'static>| match ends(range, cell, 0, u64::MAX)
         {
-            Some((low, high)) => ints.between(low, high),
+            Some((low, high)) => ints.between_among(low, high, among),
             None => Bitmap::new(ints.len()),
         };
     Ok(match cells {
@@ -526,7 +559,7 @@ fn ranged(cells: &Values<'_>, range: &Range<'_>) -> Result<Bitmap> {
         Values::Doubles(items) if range.low.is_some() || range.high.is_some() => {
             floats(items, range, |item| f64::from_le_bytes(*item))
         }
-        _ => return tested(cells, &|cell| range.holds(cell)),
+        _ => return tested(cells, &|cell| range.holds(cell), among),
     })
 }
 

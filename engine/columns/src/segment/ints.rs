@@ -30,6 +30,9 @@ const BLOCK: usize = 64;
 /// So few of a block are looked up one by one.
 const FEW: u32 = 6;
 
+/// A number is found among many stretches in the time that so many of them are gone through.
+const STRETCHES_PER_LOOK: usize = 8;
+
 /// Numbers less their least.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Framed<'a> {
@@ -224,6 +227,20 @@ impl<'a> Ints<'a> {
             .unwrap_or_else(|| self.matching(|item| item.wrapping_sub(low) <= high - low))
     }
 
+    /// The same, of the numbers at some positions alone, if any are given and it saves a look at
+    /// the others.
+    pub(crate) fn between_among(&self, low: u64, high: u64, among: Option<&Bitmap>) -> Bitmap {
+        let (Some(among), Form::Packed(framed)) = (among, &self.form) else {
+            return self.between(low, high);
+        };
+        let Some(high) = high.checked_sub(framed.least).filter(|_| low <= high) else {
+            return Bitmap::new(self.len);
+        };
+        let (low, mut words) = (low.saturating_sub(framed.least), among.words().to_vec());
+        framed.items.retain(&mut words, |item| (low..=high).contains(&item));
+        Bitmap::from_words(words, self.len)
+    }
+
     /// Which numbers pass.
     pub(crate) fn matching(&self, mut passes: impl FnMut(u64) -> bool) -> Bitmap {
         if let Form::Steps { count, ends, firsts, steps } = &self.form
@@ -275,7 +292,14 @@ impl<'a> Ints<'a> {
 
     /// Appends the numbers at these positions, ascending.
     pub(crate) fn extend_at(&self, positions: &Bitmap, out: &mut Vec<u64>) {
-        out.reserve(positions.count());
+        let wanted = positions.count();
+        out.reserve(wanted);
+        if let Form::Steps { count, .. } = &self.form
+            && wanted * STRETCHES_PER_LOOK < *count
+        {
+            out.extend(positions.iter().map(|at| self.get(at)));
+            return;
+        }
         match self.stretches() {
             Some(stretches) => {
                 stretches.for_each(|stretch| self.count_up_at(&stretch, positions, out));

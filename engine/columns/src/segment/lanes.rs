@@ -23,23 +23,23 @@ struct Spread {
 
 impl Spread {
     /// Items of this width over lanes of 8 or 16 bits.
-    fn new(width: u32, lane: u32) -> Self {
+    const fn new(width: u32, lane: u32) -> Self {
         // A step that leaves everything where it is stands in for the third of wide lanes.
         let mut steps = [(u64::MAX, 0, 0); 3];
-        let mut part = 32;
-        for step in &mut steps {
-            if part < lane {
-                break;
-            }
+        let (mut part, mut at) = (32, 0);
+        while part >= lane {
             let items = part / lane;
             let low = (1 << (width * items)) - 1;
             let stays = if part == 32 { low } else { each(2 * part, low) };
-            *step = (stays, part - width * items, stays << part);
+            steps[at] = (stays, part - width * items, stays << part);
             part /= 2;
+            at += 1;
         }
         Spread { steps, shift: (64 / lane * width) as usize }
     }
 
+    #[allow(clippy::inline_always)] // its numbers are constants where it stands
+    #[inline(always)]
     fn spread(&self, word: u64) -> u64 {
         self.steps.iter().fold(word, |word, (stays, by, goes)| word & stays | word << by & goes)
     }
@@ -57,33 +57,66 @@ pub(super) fn between(items: &Packed<'_>, low: u64, high: u64) -> Option<Vec<u64
         return Some(vec![u64::MAX; words]);
     }
     let high = high.min(greatest);
-    match width {
-        0..=7 => Some(compare::<8>(items, low, high, 0x0102_0408_1020_4080)),
-        8..=15 => Some(compare::<16>(items, low, high, 1 << 60 | 1 << 45 | 1 << 30 | 1 << 15)),
-        _ => None,
+    // A width for each, so that the compiler knows all masks and shifts.
+    macro_rules! compare {
+        ($($lane:literal: $($width:literal)*;)*) => {
+            match width {
+                $($($width => Some(compare::<$lane, $width>(items, low, high)),)*)*
+                _ => None,
+            }
+        };
     }
+    compare!(8: 1 2 3 4 5 6 7; 16: 8 9 10 11 12 13 14 15;)
 }
 
-/// `gather` brings the lowest bits of all lanes side by side, as the topmost bits.
-fn compare<const LANE: u32>(items: &Packed<'_>, low: u64, high: u64, gather: u64) -> Vec<u64> {
-    let spread = Spread::new(items.width(), LANE);
+/// The factor that brings the lowest bits of all lanes side by side, as the topmost bits.
+const fn gather(lane: u32) -> u64 {
+    if lane == 8 { 0x0102_0408_1020_4080 } else { 1 << 60 | 1 << 45 | 1 << 30 | 1 << 15 }
+}
+
+fn compare<const LANE: u32, const WIDTH: u32>(items: &Packed<'_>, low: u64, high: u64) -> Vec<u64> {
     let top = 1_u64 << (LANE - 1);
     let (low, beyond) = (each(LANE, top - low), each(LANE, top - 1 - high));
-    let (tops, lanes) = (each(LANE, top), 64 / LANE as usize);
     let mut words = Vec::with_capacity(items.len().div_ceil(BLOCK));
-    items.blocks(|bytes| {
-        let mut word = 0;
-        for part in 0..LANE as usize {
-            let bit = part * spread.shift;
-            let whole = bytes[bit / 8..].first_chunk::<8>().expect("a word follows");
-            let lane = spread.spread(u64::from_le_bytes(*whole) >> (bit % 8));
-            let passed = lane.wrapping_add(low) & !lane.wrapping_add(beyond) & tops;
-            let side_by_side = (passed >> (LANE - 1)).wrapping_mul(gather) >> (64 - lanes);
-            word |= side_by_side << (part * lanes);
-        }
-        words.push(word);
-    });
+    items.blocks(|bytes| words.push(compare_block::<LANE, WIDTH>(bytes, low, beyond)));
     words
+}
+
+/// Which items of a block are at or above the one bound, and below the other.
+#[allow(clippy::inline_always)] // the code of a width is worth its bytes
+#[inline(always)]
+fn compare_block<const LANE: u32, const WIDTH: u32>(bytes: &[u8], low: u64, beyond: u64) -> u64 {
+    let bytes = &bytes[..8 * WIDTH as usize + 8];
+    let mut word = 0;
+    // Part by part in the code, for the same reason.
+    macro_rules! parts {
+        ($($part:literal)*) => {
+            $(if $part < LANE as usize {
+                word |= compare_part::<LANE, WIDTH, $part>(bytes, low, beyond);
+            })*
+        };
+    }
+    parts!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    word
+}
+
+#[allow(clippy::inline_always)] // see above
+#[inline(always)]
+fn compare_part<const LANE: u32, const WIDTH: u32, const PART: usize>(
+    bytes: &[u8],
+    low: u64,
+    beyond: u64,
+) -> u64 {
+    const { assert!(LANE == 8 || LANE == 16, "lanes of 8 or 16 bits") };
+    let spread = const { Spread::new(WIDTH, LANE) };
+    let lanes = 64 / LANE as usize;
+    let bit = PART * spread.shift;
+    let whole = bytes[bit / 8..].first_chunk::<8>().expect("a word follows");
+    let lane = spread.spread(u64::from_le_bytes(*whole) >> (bit % 8));
+    let tops = const { each(LANE, 1 << (LANE - 1)) };
+    let passed = lane.wrapping_add(low) & !lane.wrapping_add(beyond) & tops;
+    let gathered = (passed >> (LANE - 1)).wrapping_mul(const { gather(LANE) });
+    gathered >> (64 - lanes) << (PART * lanes)
 }
 
 #[cfg(test)]

@@ -166,6 +166,25 @@ fn check_marks(marks: &Marks, column: &[Slot<'static>], test: impl Fn(&Cell<'_>)
     }
 }
 
+/// Whether rows that are asked alone say what they say among all.
+fn check_among(column: &Column<'_>, cells: &[Slot<'static>], range: &Range<'_>) {
+    for every in [2, 7, 100] {
+        let mut among = Bitmap::new(cells.len());
+        (0..cells.len()).step_by(every).for_each(|at| among.insert(at));
+        for marks in [
+            column.range(range, Some(&among)).unwrap(),
+            column.test(&|cell| range.holds(cell), Some(&among)).unwrap(),
+        ] {
+            let Marks { mut must, mut may } = column.range(range, None).unwrap();
+            let mut found = marks;
+            for marks in [&mut found.must, &mut found.may, &mut must, &mut may] {
+                marks.and(&among);
+            }
+            assert_eq!(found, Marks { must, may }, "one of {every}");
+        }
+    }
+}
+
 /// Whether what a column gives of all rows is what their cells are.
 fn check_all_at_once(column: &Column<'_>, cells: &[Slot<'static>], in_runs: bool) {
     let sure: Vec<&Cell<'_>> = cells.iter().flatten().flatten().collect();
@@ -241,17 +260,18 @@ proptest! {
             check_all_at_once(&column, cells, entry.in_runs());
             for range in &ranges {
                 if entry.in_runs() {
-                    let marks = column.range(range).unwrap();
+                    let marks = column.range(range, None).unwrap();
                     prop_assert!(marks.must.is_empty() && marks.may == presence);
                     continue;
                 }
-                check_marks(&column.range(range).unwrap(), cells, |cell| range.holds(cell));
+                check_marks(&column.range(range, None).unwrap(), cells, |cell| range.holds(cell));
                 let odd = |cell: &Cell<'_>| format!("{cell:?}").len() % 2 == 1 || range.holds(cell);
-                check_marks(&column.test(&odd).unwrap(), cells, odd);
+                check_marks(&column.test(&odd, None).unwrap(), cells, odd);
+                check_among(&column, cells, range);
             }
             for cell in cells.iter().flatten().flatten().take(3).filter(|_| !entry.in_runs()) {
                 let range = Range::equal(cell);
-                check_marks(&column.range(&range).unwrap(), cells, |cell| range.holds(cell));
+                check_marks(&column.range(&range, None).unwrap(), cells, |cell| range.holds(cell));
             }
         }
     }
@@ -393,10 +413,10 @@ proptest! {
                 for at in [0, len / 2, len - 1, len] {
                     let _ = column.cell(at);
                 }
-                if let Ok(marks) = column.range(&range) {
+                if let Ok(marks) = column.range(&range, None) {
                     prop_assert!(marks.may.len() == len && marks.must.len() == len);
                 }
-                if let Ok(marks) = column.test(&|cell| range.holds(cell)) {
+                if let Ok(marks) = column.test(&|cell| range.holds(cell), None) {
                     prop_assert!(marks.may.len() == len && marks.must.len() == len);
                 }
             }
@@ -520,7 +540,7 @@ fn print_columns(built: &Built<'_>) {
         let mut found = 0;
         for _ in 0..50 {
             let column = Column::parse(entry, &built.blocks[0]).unwrap();
-            found += column.range(&Range::equal(&cell)).unwrap().must.count();
+            found += column.range(&Range::equal(&cell), None).unwrap().must.count();
         }
         let took = start.elapsed().as_nanos() / 50;
         let bytes = end - entry.offset as usize;
@@ -565,7 +585,7 @@ fn a_segment_of_much_text_has_several_parts() {
     for entry in segment.columns().map(Result::unwrap) {
         let column = Column::parse(&entry, &built.blocks[usize::from(entry.part) - 1]).unwrap();
         let expected = text(5, entry.key);
-        let found = column.range(&Range::equal(&expected)).unwrap();
+        let found = column.range(&Range::equal(&expected), None).unwrap();
         assert_eq!(found.must.iter().collect::<Vec<_>>(), [5]);
     }
 }

@@ -74,6 +74,20 @@ struct LayerEntry {
     change: Option<Change<BufferRange>>,
 }
 
+/// Where the entry of a key with this hash is.
+#[derive(Clone, Copy)]
+struct HashedPlace {
+    hash: u32,
+    place: u32,
+}
+
+impl HashedPlace {
+    /// The hash as the table takes it: it looks at bits of both ends.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+}
+
 /// A row of the list, as it is applied.
 pub struct Listed<'a> {
     /// The row's key.
@@ -92,8 +106,8 @@ pub struct Layer {
     waste: usize,
     /// In the order in which they came.
     entries: Vec<LayerEntry>,
-    /// Where each key's entry is.
-    places: HashTable<u32>,
+    /// Where each key's entry is, beside a hash of the key: the table grows without a look at keys.
+    places: HashTable<HashedPlace>,
     hasher: DefaultHashBuilder,
     /// The same by key, once somebody has asked for order.
     ordered: Option<BTreeMap<Box<[u8]>, u32>>,
@@ -150,7 +164,7 @@ impl Layer {
     /// Puts a row that the list has not seen, and relies on there being none.
     pub(crate) fn put_unseen(&mut self, key: &[u8], value: &[u8]) {
         debug_assert_eq!(self.find(key), None);
-        let place = self.add(key, self.hasher.hash_one(key));
+        let place = self.add(key, self.hash(key));
         let row = self.push(|bytes| bytes.extend(value));
         let entry = &mut self.entries[place];
         (entry.guard, entry.change) = (Some(Guard::Absent), Some(Change::Put(row)));
@@ -222,18 +236,25 @@ impl Layer {
         &self.bytes[span.at..span.at + span.len]
     }
 
-    fn find(&self, key: &[u8]) -> Option<usize> {
-        self.find_hashed(key, self.hasher.hash_one(key))
+    fn hash(&self, key: &[u8]) -> u32 {
+        self.hasher.hash_one(key) as u32
     }
 
-    fn find_hashed(&self, key: &[u8], hash: u64) -> Option<usize> {
-        let same = |place: &u32| self.slice(self.entries[*place as usize].key) == key;
-        self.places.find(hash, same).map(|place| *place as usize)
+    fn find(&self, key: &[u8]) -> Option<usize> {
+        self.find_hashed(key, self.hash(key))
+    }
+
+    fn find_hashed(&self, key: &[u8], hash: u32) -> Option<usize> {
+        let same = |known: &HashedPlace| {
+            known.hash == hash && self.slice(self.entries[known.place as usize].key) == key
+        };
+        let found = self.places.find(HashedPlace::spread(hash), same);
+        found.map(|known| known.place as usize)
     }
 
     /// The place of the key's entry, which is made if there is none.
     fn place(&mut self, key: &[u8]) -> usize {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         match self.find_hashed(key, hash) {
             Some(place) => place,
             None => self.add(key, hash),
@@ -241,16 +262,13 @@ impl Layer {
     }
 
     /// Makes the entry of a key that has none.
-    fn add(&mut self, key: &[u8], hash: u64) -> usize {
+    fn add(&mut self, key: &[u8], hash: u32) -> usize {
         let place = self.entries.len();
         let span = self.push(|bytes| bytes.extend(key));
         self.entries.push(LayerEntry { key: span, guard: None, change: None });
-        let Layer { bytes, entries, places, hasher, .. } = self;
-        let hash_of = |place: &u32| {
-            let BufferRange { at, len } = entries[*place as usize].key;
-            hasher.hash_one(&bytes[at..at + len])
-        };
-        places.insert_unique(hash, place as u32, hash_of);
+        let new = HashedPlace { hash, place: place as u32 };
+        let hash_of = |known: &HashedPlace| HashedPlace::spread(known.hash);
+        self.places.insert_unique(HashedPlace::spread(hash), new, hash_of);
         if let Some(ordered) = &mut self.ordered {
             ordered.insert(key.into(), place as u32);
         }

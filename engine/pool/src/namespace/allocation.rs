@@ -40,6 +40,12 @@ impl Allocation {
         self.space.write_at(offset, data);
     }
 
+    /// Whether so many bytes are better copied to an offset from elsewhere, by `write_at`, than
+    /// made there: this process has not come to its pages yet, and each would cost it a fault.
+    pub fn is_new(&self, offset: u64, len: usize) -> bool {
+        self.space.is_new(offset, len)
+    }
+
     /// Zeroes the memory.
     pub fn zero(&self) {
         self.space.zero();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::allocation::Allocation;
 use super::inplace::InPlace;
+use super::moves::Departure;
 use super::query::Hidden;
 use super::setup::private_setup;
 use super::slab::Flush;
@@ -586,6 +587,17 @@ impl Namespace {
         moves::check_move(self, from, to)?;
         let members: Vec<Member> = oids.iter().copied().map(Member::Object).collect();
         self.retry(Retry::IfMoved, || moves::transfer_members(self, &members, from, to))
+    }
+
+    /// Marks a member, a group with all that is below it, as on its way to another namespace. It is
+    /// copied there by a [`CopyPlan`], and then goes from here. What is read-only, published, open
+    /// or locked is refused, and so is what nobody may delete.
+    ///
+    /// [`CopyPlan`]: super::CopyPlan
+    pub fn begin_departure(&self, parent: Gid, path: &str) -> Result<Departure> {
+        moves::refuse_reader(self, "move")?;
+        moves::recover(self)?;
+        self.retry(Retry::IfMoved, || moves::begin_departure(self, parent, path))
     }
 
     /// Publishes a member, a group with all that is below it: all read it whom the namespace's mode

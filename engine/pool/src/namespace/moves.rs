@@ -3,13 +3,16 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::copies::CopyPlan;
 use super::{change, view};
 
 use crate::namespace::Namespace;
 use crate::published::Making;
 use crate::transfer::recover;
 use crate::transfer::recover::{Other, Others};
-use crate::transfer::{MoveSource, Moved, forget_receipts, publish, to_realm, unpublish};
+use crate::transfer::{
+    Leg, MoveSource, Moved, forget_receipts, leave_namespace, publish, to_realm, unpublish,
+};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::id::{Gid, Member};
@@ -61,14 +64,14 @@ fn members_of_root(namespace: &Namespace) -> Result<Vec<Member>> {
     Ok(members.into_iter().map(|(_, member)| member).collect())
 }
 
-pub(super) fn check_move(namespace: &Namespace, from: &[Scope], to: Scope) -> Result<()> {
+/// Refuses a namespace that is not written to.
+pub(super) fn refuse_reader(namespace: &Namespace, what: &str) -> Result<()> {
     if namespace.is_snapshot() {
         fail!(
             ReadOnly,
-            "this is of a snapshot of {:?}, which shows what was: move to {} through the pool \
+            "this is of a snapshot of {:?}, which shows what was: {what} it through the pool \
              itself",
-            namespace.namespace(),
-            to.as_str()
+            namespace.namespace()
         );
     }
     if namespace.mode() == Mode::Read {
@@ -78,6 +81,11 @@ pub(super) fn check_move(namespace: &Namespace, from: &[Scope], to: Scope) -> Re
             namespace.pool_path().display()
         );
     }
+    Ok(())
+}
+
+pub(super) fn check_move(namespace: &Namespace, from: &[Scope], to: Scope) -> Result<()> {
+    refuse_reader(namespace, &format!("move to what is {} in", to.as_str()))?;
     if from.contains(&to) || from.is_empty() || (from.len() > 1 && to != Scope::Published) {
         fail!(Argument, "nothing moves from {from:?} to {to:?}: name one scope and another");
     }
@@ -146,6 +154,85 @@ pub(super) fn transfer_members(
         }
         None => fail!(Busy, "what was published is withdrawn already: list again"),
     }
+}
+
+/// Members that are on their way to another namespace: nobody changes them, and all may read them.
+/// They stay, if this goes without an end; a child that was forked meanwhile decides nothing.
+pub struct Departure {
+    legs: Vec<Leg>,
+    is_over: bool,
+    pid: u32,
+}
+
+impl Departure {
+    /// Takes the members away from here. All of them are in the plan, and what was made by it is
+    /// where they are from now on.
+    ///
+    /// On error they are here still, or those of one scope of two.
+    pub fn go(mut self, copied: &CopyPlan) -> Result<()> {
+        if self.pid != std::process::id() {
+            fail!(Busy, "the process that forked this one moves it");
+        }
+        let known: HashSet<Member> = copied.members().collect();
+        for leg in &self.legs {
+            if let Some(left) = leg.members().find(|member| !known.contains(member)) {
+                fail!(
+                    Exists,
+                    "{:?} is hidden by your own member of that name, and would be lost: rename or \
+                     delete one of the two first",
+                    leg.path_of(left)?
+                );
+            }
+        }
+        self.is_over = true;
+        for (nth, leg) in self.legs.iter().enumerate() {
+            if let Err(error) = leg.go() {
+                self.legs[nth..].iter().for_each(Leg::stay);
+                return Err(error.context("copied, and not taken away here: it is in both places"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        if !self.is_over && self.pid == std::process::id() {
+            self.legs.iter().for_each(Leg::stay);
+        }
+    }
+}
+
+/// See [`Namespace::begin_departure`].
+pub(super) fn begin_departure(namespace: &Namespace, parent: Gid, path: &str) -> Result<Departure> {
+    namespace.check_deletable(parent, &[path.to_owned()])?;
+    let Some(member) = namespace.lookup(parent, path)? else {
+        fail!(
+            NotFound,
+            "there is no {path:?} in this group: list its members with keys() or tree()"
+        )
+    };
+    let seen = namespace.all_seen()?;
+    let mut departure = Departure { legs: Vec::new(), is_over: false, pid: std::process::id() };
+    let mut taken = HashSet::new();
+    for scope in [Scope::Private, Scope::Shared] {
+        let Some(realm) = seen.iter().find(|realm| realm.scope() == scope) else { continue };
+        let core = realm.core();
+        if batch::runs(core) {
+            fail!(Busy, "a batch runs in this thread: end it before moving what is in it");
+        }
+        if scope == Scope::Private {
+            namespace.own_orphans(&seen)?;
+        }
+        let mut roots = change::strays_below(namespace, &[member], realm, &seen)?;
+        roots.extend(there_of(core, &[member], &mut taken)?);
+        let source = MoveSource { core: Arc::clone(core), roots };
+        if !source.roots.is_empty() && source.has_own()? {
+            departure.legs.push(leave_namespace(&source)?);
+        }
+    }
+    // It has gone since it was looked for: another may have its name.
+    if departure.legs.is_empty() { Err(Error::moved()) } else { Ok(departure) }
 }
 
 /// Whether members have come from a published version that may have them still.

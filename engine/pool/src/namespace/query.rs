@@ -206,6 +206,32 @@ pub(super) fn query_totals(
     })
 }
 
+/// The figures that a query gives of objects in several namespaces, of any pools, each looked at as
+/// of one commit of its own. Each has the options with which it is asked.
+pub fn totals_of_several(
+    namespaces: &[(&Namespace, QueryOptions)],
+    query: &Query,
+) -> Result<TotalsAnswer> {
+    let (mut all, mut snapshot): (Option<Tally>, u64) = (None, 0);
+    for (namespace, options) in namespaces {
+        let (tally, at) = namespace.retry(Retry::IfViewChanged, || {
+            let realms = namespace.all_seen()?;
+            united(namespace, &realms, query, options, |united: &mut United<'_, '_>| {
+                Ok((united.tally()?, united.snapshot()))
+            })
+        })?;
+        snapshot = at;
+        match &mut all {
+            Some(all) => all.unite(&tally)?,
+            None => all = Some(tally),
+        }
+    }
+    match all {
+        Some(all) => all.rows(snapshot),
+        None => fail!(Argument, "figures are of one namespace at least, and none was named"),
+    }
+}
+
 /// See [`Namespace::columns_of`].
 pub(super) fn columns_of(
     namespace: &Namespace,

@@ -115,7 +115,11 @@ fn runs_answer_as_records_do() {
         let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
         let expected = realm.query(&query, &brute_force).unwrap();
         for threads in [1, 3] {
-            let options = QueryOptions { threads: Some(threads), ..QueryOptions::default() };
+            let options = QueryOptions {
+                threads: Some(threads),
+                threads_for_little: true,
+                ..QueryOptions::default()
+            };
             assert_eq!(realm.query(&query, &options).unwrap(), expected, "{text}");
             let why = realm.explain(&query, &options).unwrap();
             by_runs += usize::from(why.leaves.iter().any(|leaf| leaf.how.contains("runs")));

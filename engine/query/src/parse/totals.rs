@@ -29,7 +29,8 @@ pub(super) fn query(input: &mut Tokens<'_, '_>) -> Parsed<Query> {
     if ordered {
         totals.order = order_by(input, &totals)?;
     }
-    let (limit, offset) = part(input, ordered)?;
+    let sample = totals.name(0);
+    let (limit, offset) = part(input, ordered, &sample)?;
     let token = here(input);
     if token.kind == TokenKind::End {
         return Ok(Query { expr, order_by: Vec::new(), limit, offset, totals: Some(totals) });
@@ -162,9 +163,10 @@ fn unknown(name: &str) -> String {
         "total" => Some("sum"),
         _ => nearest_of(name, all.into_iter()),
     };
-    let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
+    let there = near
+        .map_or_else(|| "there are".to_owned(), |near| format!("did you mean {near}? There are"));
     let name = shortened(name);
-    format!("there is no function {name}: {near}There are {}", all.join(" "))
+    format!("there is no function {name}: {there} {}", all.join(" "))
 }
 
 /// What to say of a function in a condition.

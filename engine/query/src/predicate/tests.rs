@@ -146,6 +146,15 @@ fn strings_are_looked_into_as_they_are_written() {
 }
 
 #[test]
+fn one_item_of_an_array_compares_as_it_does_and_is_contained_as_a_whole() {
+    let item = Cells::Item(text("abc"));
+    let says = |test: Test| Predicate::new(&test).cells(&item);
+    assert!(says(Test::Exists) && says(Test::Contains(word("abc"))));
+    assert!(says(Test::Compare(Comparison::Eq, word("abc"))) && says(Test::Like("a%".to_owned())));
+    assert!(!says(Test::Contains(word("b"))) && !says(Test::Contains(Literal::Int(1))));
+}
+
+#[test]
 fn several_items_are_there_and_contain() {
     let items = Cells::Many(vec![Cell::Int(1), text("abc"), Cell::Float(f64::NAN)]);
     let none = Cells::Many(Vec::new());

@@ -11,6 +11,7 @@ use crate::realm::write;
 use std::sync::Arc;
 
 use self::change::Done;
+pub use self::stage::reserve_all;
 use self::stage::{Data, Spares, Stages, stage};
 use crate::batch;
 use crate::realm::Realm;

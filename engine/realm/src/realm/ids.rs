@@ -1,5 +1,7 @@
 //! Ids of new objects and groups: a block at a time, each given once.
 
+use std::ops::Range;
+
 use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::space::NEXT_ID;
@@ -14,7 +16,9 @@ use engram_catalog::{Headroom, Table};
 /// Ids taken and not yet used.
 #[derive(Default)]
 pub struct IdBlock {
+    /// The next one that is given.
     pub next: u64,
+    /// Behind the last one.
     pub end: u64,
 }
 
@@ -38,6 +42,12 @@ impl Ids {
         self.next += 1;
         self.next - 1
     }
+}
+
+/// Takes so many ids that follow each other.
+pub fn take_range(core: &Core, count: u64) -> Result<Range<u64>> {
+    let ids = take_ids(core, &core.enter()?, count)?;
+    Ok(ids.next..ids.next + ids.left)
 }
 
 /// Takes ids from this process's block; a new block takes a commit of its own.

@@ -21,8 +21,63 @@ use engram_records::attrs::KeyId;
 /// Attribute keys and their ids, as far as this process has met them.
 #[derive(Default)]
 pub(crate) struct KeyCache {
-    pub ids: HashMap<String, u32, DefaultHashBuilder>,
-    pub names: HashMap<u32, Arc<str>, DefaultHashBuilder>,
+    names: HashMap<KeyId, Arc<str>, DefaultHashBuilder>,
+    /// Keys that were asked for by their names.
+    known: Vec<KnownKey>,
+    /// Where each of them is.
+    places: HashMap<Arc<str>, usize, DefaultHashBuilder>,
+    /// Where the one is that was interned last.
+    last: usize,
+}
+
+/// A key that was asked for by its name.
+struct KnownKey {
+    name: Arc<str>,
+    id: KeyId,
+    /// Where the one is that was interned after it, the last time.
+    next: usize,
+}
+
+impl KeyCache {
+    fn id(&self, key: &str) -> Option<KeyId> {
+        self.known.get(*self.places.get(key)?).map(|known| known.id)
+    }
+
+    /// The same for one of many keys that are interned. Objects that come one after another mostly
+    /// have the same keys, in the same order: so a look at the key that came next the last time is
+    /// nearly always enough.
+    fn id_in_turn(&mut self, key: &str) -> Option<KeyId> {
+        let guess = self.known.get(self.last).map_or(0, |last| last.next);
+        let place = match self.known.get(guess) {
+            Some(known) if *known.name == *key => guess,
+            _ => *self.places.get(key)?,
+        };
+        if place != guess
+            && let Some(last) = self.known.get_mut(self.last)
+        {
+            last.next = place;
+        }
+        self.last = place;
+        self.known.get(place).map(|known| known.id)
+    }
+
+    /// The ids of keys, if all are known.
+    fn ids(&mut self, keys: &[&str]) -> Option<Vec<KeyId>> {
+        let mut ids = Vec::with_capacity(keys.len());
+        for key in keys {
+            ids.push(self.id_in_turn(key)?);
+        }
+        Some(ids)
+    }
+
+    fn insert(&mut self, key: &str, id: KeyId) {
+        if self.places.contains_key(key) {
+            return;
+        }
+        let name = Arc::clone(self.names.entry(id).or_insert_with(|| key.into()));
+        self.places.insert(Arc::clone(&name), self.known.len());
+        self.known.push(KnownKey { name, id, next: 0 });
+    }
 }
 
 /// The ids of attribute keys; new ones are interned in a commit of their own.
@@ -32,11 +87,7 @@ pub(super) fn intern<'k>(
     keys: impl Iterator<Item = &'k str>,
 ) -> Result<Vec<KeyId>> {
     let keys: Vec<&str> = keys.collect();
-    let known: Option<Vec<KeyId>> = {
-        let cache = lock(&core.keys);
-        keys.iter().map(|key| cache.ids.get(*key).copied()).collect()
-    };
-    if let Some(known) = known {
+    if let Some(known) = lock(&core.keys).ids(&keys) {
         return Ok(known);
     }
     let mut missing = Vec::new();
@@ -72,8 +123,8 @@ pub fn translate(core: &Core, keys: &HashMap<KeyId, String>) -> Result<HashMap<K
 
 /// The id of a key, if anybody has ever used it.
 pub fn known_key(core: &Core, inside: &Inside<'_>, key: &str) -> Result<Option<KeyId>> {
-    if let Some(id) = lock(&core.keys).ids.get(key) {
-        return Ok(Some(*id));
+    if let Some(id) = lock(&core.keys).id(key) {
+        return Ok(Some(id));
     }
     key_at(core, &inside.read()?, key)
 }
@@ -81,17 +132,15 @@ pub fn known_key(core: &Core, inside: &Inside<'_>, key: &str) -> Result<Option<K
 /// The same in a snapshot. Keys are never taken back, so one that this process has met is
 /// known.
 pub fn key_at(core: &Core, txn: &ReadTxn<'_>, key: &str) -> Result<Option<KeyId>> {
-    if let Some(id) = lock(&core.keys).ids.get(key) {
-        return Ok(Some(*id));
+    if let Some(id) = lock(&core.keys).id(key) {
+        return Ok(Some(id));
     }
     if key.len() > engram_base::name::NAME_BYTES_MAX {
         return Ok(None);
     }
     let Some(row) = txn.get(Table::Keys, &key_by_name(key))? else { return Ok(None) };
     let id = parse_key_id(row)?;
-    let mut cache = lock(&core.keys);
-    cache.ids.insert(key.to_owned(), id);
-    cache.names.insert(id, key.into());
+    lock(&core.keys).insert(key, id);
     Ok(Some(id))
 }
 
@@ -144,5 +193,26 @@ fn parse_key_id(row: &[u8]) -> Result<KeyId> {
     match <[u8; 4]>::try_from(row) {
         Ok(id) => Ok(KeyId::from_le_bytes(id)),
         Err(_) => fail!(Corrupt, "an attribute key's number has {} bytes", row.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KeyCache;
+
+    #[test]
+    fn keys_are_found_in_any_order() {
+        let mut cache = KeyCache::default();
+        assert_eq!(cache.ids(&["a"]), None);
+        for (key, id) in [("a", 7), ("b", 3), ("c", 9), ("b", 3)] {
+            cache.insert(key, id);
+        }
+        for _ in 0..2 {
+            assert_eq!(cache.ids(&["a", "b", "c"]), Some(vec![7, 3, 9]));
+            assert_eq!(cache.ids(&["c", "a", "a", "b"]), Some(vec![9, 7, 7, 3]));
+            assert_eq!(cache.ids(&[]), Some(vec![]));
+            assert_eq!(cache.ids(&["b", "d"]), None, "one is not known");
+            assert_eq!((cache.id("c"), cache.id("d")), (Some(9), None));
+        }
     }
 }

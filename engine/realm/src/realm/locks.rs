@@ -176,6 +176,9 @@ pub(super) fn lock_here(
         file.leave_gate()?;
     }
     enlist(core, &taking.held)?;
+    if realm.mode() != Mode::Read {
+        core.enter()?.catalog().show_commits_of_the_dead()?;
+    }
     // In this order: what is not marked now does not go before the lock does.
     let moving = moving(realm, member)?;
     // The session may have closed, and the object may be gone, while one waited.

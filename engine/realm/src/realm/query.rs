@@ -13,8 +13,7 @@ use engram_base::id::id_key;
 use engram_base::telemetry::operation;
 use engram_catalog::Table;
 use engram_columns::column_key::ColumnKey;
-use engram_columns::literal::cell_of;
-use engram_index::hints::Hint;
+use engram_index::hints::{Hint, split_places};
 use engram_ops::overlay::Overlay;
 use engram_ops::overlay::peek::Peek;
 use engram_query::answer::{Explanation, QueryOptions, TotalsAnswer};
@@ -195,7 +194,7 @@ pub(super) fn hints(
     if let Some((key, value)) = &options.split_on
         && let Some(key) = key_id(key)?
     {
-        hints.push(Hint::SplitOn(key, cell_of(value)));
+        hints.extend(split_places(value).map(|at| Hint::SplitOn(key, at)));
     }
     if let Some(most) = options.split_threshold
         && !keys.is_empty()

@@ -6,6 +6,7 @@
 //! `PoolFullError`, which names who holds the space. Only rows change under the writer lock.
 
 use crate::realm::ahead;
+use crate::realm::checked;
 use crate::realm::dead;
 use crate::realm::holders;
 use crate::realm::spans;
@@ -20,11 +21,12 @@ use engram_base::error::{Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::mutex::lock;
+use engram_base::threads::each;
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{Headroom, ReadTxn, Table, WriteTxn};
 use engram_media::memory::Memory;
 use engram_ops::rows_mut::Reserved;
-use engram_records::extent::{Extent, HUGE, PAGE, SIZE_MAX, extent_len, round_up};
+use engram_records::extent::{Extent, HUGE, LINE, PAGE, SIZE_MAX, extent_len, round_up};
 use engram_space::extent::{
     Floor, FreedOf, Span, Wanted, allocate, end_reservation, freed_row, pending_rows, reclaim,
     reserve_row, vacant_rows,
@@ -40,6 +42,10 @@ pub const NEXT_ID: &[u8] = b"next_id";
 
 /// How many freed extents one reservation looks at before it looks at all of them.
 const RECLAIM_ROWS: usize = 256;
+/// So many bytes of a value are copied before its copier is asked whether to go on.
+const COPY_BYTES: u64 = 64 << 20;
+/// One thread copies so many of these at a time.
+const PIECE_BYTES: u64 = 4 << 20;
 /// How often a reservation asks again for space that running look-ups hold.
 const WAITS_MAX: u32 = 64;
 
@@ -239,7 +245,48 @@ pub fn copy_in(
     flush_extent(core, place.extent, nbytes)
 }
 
-fn memory_at(core: &Core, extent: Extent) -> Result<Memory> {
+/// Copies a value of another realm, or of this one, into space that is reserved here, flushes it
+/// (P1), and returns its checksum, if this realm keeps such. `told` hears of the bytes of each
+/// piece, and may end it.
+///
+/// Both extents are kept: the one by a snapshot or a mark, the other by its reservation.
+pub fn copy_value(
+    core: &Core,
+    from: &Core,
+    value: (Extent, u64),
+    place: Reserved,
+    told: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<u64> {
+    let (extent, nbytes) = value;
+    let part = |extent: Extent, at: u64, len: u64| Extent {
+        offset: extent.offset + at,
+        len: len.next_multiple_of(LINE).min(extent.len - at),
+    };
+    let mut done = 0;
+    while done < nbytes {
+        let bytes = (nbytes - done).min(COPY_BYTES);
+        let pieces = bytes.div_ceil(PIECE_BYTES) as usize;
+        each(
+            pieces,
+            bytes as usize,
+            || (),
+            |(), nth| {
+                let at = done + nth as u64 * PIECE_BYTES;
+                let len = (done + bytes - at).min(PIECE_BYTES);
+                let from = memory_at(from, part(extent, at, len))?;
+                memory_at(core, part(place.extent, at, len))?.copy(&from, len);
+                Ok(())
+            },
+        )?;
+        done += bytes;
+        told(bytes)?;
+    }
+    flush_extent(core, place.extent, nbytes)?;
+    Ok(checked::checksum_of(core, &memory_at(core, place.extent)?, nbytes))
+}
+
+/// The memory of an extent that somebody keeps.
+pub fn memory_at(core: &Core, extent: Extent) -> Result<Memory> {
     let inside = core.enter()?;
     reach(core, &inside, extent.end())?;
     Ok(inside.arena().memory(extent))
@@ -278,7 +325,7 @@ pub fn give_back(core: &Core, reserved: Reserved) {
 }
 
 /// The same of several, in one commit.
-pub(crate) fn give_all_back(core: &Core, all: &[Reserved]) {
+pub fn give_all_back(core: &Core, all: &[Reserved]) {
     if all.is_empty() {
         return;
     }
@@ -302,7 +349,7 @@ pub(crate) fn give_all_back(core: &Core, all: &[Reserved]) {
 }
 
 /// Makes an extent's bytes durable, where the realm promises that.
-pub(crate) fn flush_extent(core: &Core, extent: Extent, nbytes: u64) -> Result<()> {
+pub fn flush_extent(core: &Core, extent: Extent, nbytes: u64) -> Result<()> {
     let inside = core.enter()?;
     if !core.setup.durable {
         return Ok(());

@@ -244,7 +244,8 @@ fn check_data(new: &NewObject, nbytes: u64) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn stamp(core: &Core) -> Result<Stamp> {
+/// Who changes a record now, and when.
+pub fn stamp(core: &Core) -> Result<Stamp> {
     Stamp::now(core.user, core.setup.checksums)
 }
 

@@ -33,11 +33,15 @@ _AT_NODES = (
     "is done with one pool: run it on each node, with its own pool: {pools}",
     *("index", "reindex", "backup", "compact", "upgrade", "ns", "watch", "mount"),
     *("share", "unshare", "unpublish", "protect", "active", "gc", "adopt"),
+    *("attr", "dump"),
 )
 _INSTEAD = {
     **dict.fromkeys(_AT_NODES[1:], _AT_NODES[0]),
     "mv": "has no like in a cluster, where a name stays: put the values under the new name, then "
     "`engram rm {url} OLD`. What lies below a group is moved in its node's pool: {pools}",
+    "cp": "copies within pools: read the values and put them under the new name, as by "
+    "cluster[NEW] = cluster[OLD][...]. What lies below a group is copied in its node's pool: "
+    "{pools}",
     "create": "makes one pool: `engram cluster start` makes the pools of a cluster, and "
     "engram.cluster.serve() the one of a node",
     "destroy": "removes one pool: stop the nodes, then destroy the pool of each on its host: "

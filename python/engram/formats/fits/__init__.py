@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engram.formats.source import Source
+    from engram.formats.target import Problem, Tell, Tree
 
 SIGNATURE = b"SIMPLE  ="
 GZIP = b"\x1f\x8b"
@@ -22,6 +23,8 @@ class FITSFormat:
     name = "fits"
     rank = 30
     suffixes = (".fits", ".fit", ".fts", ".fits.gz")
+    kinds = ("fits",)
+    makes_folder = False
 
     def matches(self, path: Path, head: bytes) -> bool:
         """Whether the first card is FITS's own, under gzip too."""
@@ -34,6 +37,19 @@ class FITSFormat:
         from engram.formats.fits import read  # noqa: PLC0415 - astropy is loaded for files alone
 
         return read.open_fits(path)
+
+    def problems(self, tree: Tree, kind: str) -> list[Problem]:  # noqa: ARG002 - there is one kind
+        """Return the dtypes, names and attributes that FITS cannot hold."""
+        library("astropy.io.fits", "fits", f"/{tree.name}: writing FITS")
+        from engram.formats.fits import write  # noqa: PLC0415 - as above
+
+        return write.problems(tree)
+
+    def write(self, tree: Tree, path: Path, kind: str, tell: Tell) -> str:  # noqa: ARG002 - as above
+        """Write the tree as HDUs."""
+        from engram.formats.fits import write  # noqa: PLC0415 - as above
+
+        return write.write_tree(tree, path, tell)
 
 
 def _inflated(head: bytes) -> bytes:

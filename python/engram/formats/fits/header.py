@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from engram.formats.source import Attributes, Source
 
 CARD_BYTES = 80
+IMAGES = {8: "u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
+"""BITPIX and the dtype of an image that it says."""
 
-_STRUCTURE = re.compile("SIMPLE|XTENSION|BITPIX|NAXIS[0-9]*|PCOUNT|GCOUNT|GROUPS|EXTEND|TFIELDS")
-_COMMENTARY = ("COMMENT", "HISTORY")
+STRUCTURE = re.compile("SIMPLE|XTENSION|BITPIX|NAXIS[0-9]*|PCOUNT|GCOUNT|GROUPS|EXTEND|TFIELDS")
+COMMENTARY = ("COMMENT", "HISTORY")
 _IN_ORIGIN = "kept in the origin alone"
 _INT64_BITS = 63
 _UINT64_BITS = 64
@@ -60,16 +62,23 @@ def attributes(source: Source, path: str, header: fits.Header) -> Attributes:
         except (ValueError, fits.VerifyError) as error:
             source.note(path, "card", f"cannot be read ({error}); {_IN_ORIGIN}")
             continue
-        if keyword in _COMMENTARY:
+        if keyword in COMMENTARY:
             commentary.setdefault(keyword, []).append(str(value))
         elif not keyword:
             if str(value).strip():
                 source.note(path, "cards without a keyword", _IN_ORIGIN)
-        elif _STRUCTURE.fullmatch(keyword) is None:
+        elif STRUCTURE.fullmatch(keyword) is None:
             _add(source, path, found, keyword, value)
     for keyword, lines in commentary.items():
         found[keyword] = np.array(lines, dtype=text.string_dtype())
     return found
+
+
+def dims(head: fits.Header | Attributes, shape: tuple[int, ...]) -> tuple[str, ...] | None:
+    """Return the axes' names after CTYPE, without its projection; None unless each has its own."""
+    kinds = [str(head.get(f"CTYPE{n}", "")) for n in range(len(shape), 0, -1)]
+    names = tuple(kind.partition("-")[0].strip() for kind in kinds)
+    return names if all(names) and len(set(names)) == len(names) else None
 
 
 def _add(source: Source, path: str, found: Attributes, keyword: str, value: Any) -> None:

@@ -1,8 +1,8 @@
 """FITS through astropy: headers and compressed images by it, all other values as they lie.
 
-Each HDU with values is an array, each without is a group of only attributes; an empty primary
-HDU's attributes are the root's. A member is called EXTNAME, with EXTVER behind it if that is not
-1, else HDU and its number. Nothing is scaled or masked: BSCALE, BZERO and BLANK are attributes.
+Each HDU with values is an array, each without is a group of only attributes, or of those HDUs whose
+names begin with its own (`naming`); an empty primary HDU's attributes are the root's. Nothing is
+scaled or masked: BSCALE, BZERO and BLANK are attributes.
 The axes are in numpy's order, the reverse of the header's.
 """
 
@@ -26,7 +26,7 @@ from astropy.utils.exceptions import AstropyUserWarning
 
 from engram.errors import EngramError, FormatError
 from engram.formats.fits import GZIP, header, table
-from engram.formats.names import name_problem
+from engram.formats.fits.naming import Names
 from engram.formats.npy import Header, Values
 from engram.formats.source import ArrayNode, GroupNode, Source
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-_IMAGES = {8: "u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
 _BLOCK = 2880
 _MORE = b"XTENSION"
 
@@ -67,7 +66,7 @@ class FITSSource(Source):
         self._hdus: list[Any] = []
         self._order: list[str] = []
         self.nodes.append(GroupNode("", self._describe_root))
-        self._names: set[str] = set()
+        self._names = Names()
         for number, hdu in enumerate(self._walk(opened)):
             self._hdus.append(hdu)
             with telling(self, ""), _naming(f"HDU {number}"):
@@ -106,7 +105,7 @@ class FITSSource(Source):
         if isinstance(hdu, fits.CompImageHDU):
             node = self._compressed(name, hdu, describe)
         elif isinstance(hdu, fits.GroupsHDU):
-            dtype = np.dtype(_IMAGES[hdu.header["BITPIX"]])
+            dtype = np.dtype(header.IMAGES[hdu.header["BITPIX"]])
             layout = table.group_layout(self, name, hdu.header, dtype)
             node = self._records(name, hdu, int(hdu.header["GCOUNT"]), layout, describe)
         elif isinstance(hdu, fits.PrimaryHDU | fits.ImageHDU):
@@ -124,20 +123,12 @@ class FITSSource(Source):
 
     def _name(self, number: int, hdu: Any) -> str:
         """Return the name that an HDU has here."""
-        fallback = f"HDU{number}"
-        stated = str(hdu.header.get("EXTNAME", "")).strip()
-        version = hdu.header.get("EXTVER", 1)
-        name = stated if version == 1 else f"{stated}_{version}"
-        why = name_problem(name) if stated else None
-        if stated and name in self._names:
-            why = f"an earlier HDU is called {name!r} as well"
-        if not stated or why is not None:
-            name = fallback
-            while name in self._names:
-                name += "_"
+        head = hdu.header
+        name, why = self._names.add(
+            number, head.get("EXTNAME", ""), head.get("EXTVER", 1), is_group=_is_group(hdu)
+        )
         if why is not None:
             self.note(name, f"HDU {number}", f"is named by its number: {why}")
-        self._names.add(name)
         return name
 
     def _image(self, name: str, hdu: Any, describe: Any) -> ArrayNode | GroupNode:
@@ -145,10 +136,10 @@ class FITSSource(Source):
         if not hdu.header["NAXIS"]:
             return GroupNode(name, describe)
         shape = _shape(hdu.header)
-        dtype = np.dtype(_IMAGES[hdu.header["BITPIX"]])
+        dtype = np.dtype(header.IMAGES[hdu.header["BITPIX"]])
         offset = self._place(hdu, math.prod(shape) * dtype.itemsize)
         read = Values(self._file, Header(dtype, shape, fortran=False), offset).read
-        return ArrayNode(name, shape, dtype, _dims(hdu.header, shape), None, describe, read)
+        return ArrayNode(name, shape, dtype, header.dims(hdu.header, shape), None, describe, read)
 
     def _compressed(self, name: str, hdu: Any, describe: Any) -> ArrayNode | GroupNode:
         """Return the node of a tile-compressed image, whose values are those decompressed."""
@@ -157,7 +148,7 @@ class FITSSource(Source):
         if not hdu.header["NAXIS"]:
             return GroupNode(name, describe)
         shape = _shape(hdu.header)
-        dtype = np.dtype(_IMAGES[hdu.header["BITPIX"]]).newbyteorder("=")
+        dtype = np.dtype(header.IMAGES[hdu.header["BITPIX"]]).newbyteorder("=")
         tiles = tuple(int(n) for n in hdu.tile_shape)
         why = f"{hdu.compression_type} tiles are decompressed, in the machine's byte order"
         self.note(name, "compressed image", why)
@@ -166,7 +157,7 @@ class FITSSource(Source):
             with telling(self, name), _naming("its tiles"):
                 out[...] = hdu.section[region]
 
-        return ArrayNode(name, shape, dtype, _dims(hdu.header, shape), tiles, describe, read)
+        return ArrayNode(name, shape, dtype, header.dims(hdu.header, shape), tiles, describe, read)
 
     def _records(
         self, name: str, hdu: Any, count: int, layout: table.Layout, describe: Any
@@ -244,16 +235,14 @@ class FITSSource(Source):
         return values, {"format": "FITS", "hdu": number, "cards": cards}
 
 
+def _is_group(hdu: Any) -> bool:
+    """Whether an HDU is a group here: it has no values, and is no table."""
+    return isinstance(hdu, fits.ImageHDU) and not hdu.header["NAXIS"]
+
+
 def _shape(head: fits.Header) -> tuple[int, ...]:
     """Return an image's shape in numpy's order."""
     return tuple(int(head[f"NAXIS{n}"]) for n in range(int(head["NAXIS"]), 0, -1))
-
-
-def _dims(head: fits.Header, shape: tuple[int, ...]) -> tuple[str, ...] | None:
-    """Return the axes' names after CTYPE, without its projection; None unless each has its own."""
-    kinds = [str(head.get(f"CTYPE{n}", "")) for n in range(len(shape), 0, -1)]
-    names = tuple(kind.partition("-")[0].strip() for kind in kinds)
-    return names if all(names) and len(set(names)) == len(names) else None
 
 
 @contextlib.contextmanager

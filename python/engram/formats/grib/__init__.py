@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engram.formats.source import Source
+    from engram.formats.target import Problem, Tell, Tree
 
 SIGNATURE = b"GRIB"
 _BULLETIN_BYTES = 128
@@ -23,6 +24,8 @@ class GRIBFormat:
     name = "grib"
     rank = 40
     suffixes = (".grib", ".grib2", ".grb", ".grb2")
+    kinds = ("grib",)
+    makes_folder = False
 
     def matches(self, path: Path, head: bytes) -> bool:
         """Whether a message of a known edition begins there."""
@@ -37,6 +40,19 @@ class GRIBFormat:
         from engram.formats.grib import read  # noqa: PLC0415 - eccodes is loaded for files alone
 
         return read.open_grib(path)
+
+    def problems(self, tree: Tree, kind: str) -> list[Problem]:  # noqa: ARG002 - there is one kind
+        """Return what did not come from GRIB, or is not as its messages say it."""
+        library("cfgrib", "grib", f"/{tree.name}: writing GRIB")
+        from engram.formats.grib import write  # noqa: PLC0415 - as above
+
+        return write.problems(tree)
+
+    def write(self, tree: Tree, path: Path, kind: str, tell: Tell) -> str:  # noqa: ARG002 - as above
+        """Write the messages that the tree came from."""
+        from engram.formats.grib import write  # noqa: PLC0415 - as above
+
+        return write.write_tree(tree, path, tell)
 
 
 FORMAT = GRIBFormat()

@@ -15,7 +15,7 @@ import numpy as np
 from cfgrib import dataset
 
 from engram.formats.blocks import index as view_of
-from engram.formats.grib import cubes, messages
+from engram.formats.grib import cubes, keep, messages
 from engram.formats.names import name_problem
 from engram.formats.source import ArrayNode, GroupNode, Source
 
@@ -61,21 +61,22 @@ class GRIBSource(Source):
 
     def _add_group(self, path: str, attrs: Attributes, facts: Origin) -> None:
         """Add a group to the nodes."""
-        self.nodes.append(GroupNode(path, lambda: (attrs, {"format": "GRIB", **facts})))
+        said = {"format": "GRIB", **facts, keep.SUMS: keep.sums(attrs)}
+        self.nodes.append(GroupNode(path, lambda: (attrs, said)))
 
     def _add_members(self, at: str, group: CubeGroup) -> None:
         """Add a group's coordinates and variables to the nodes."""
         common = group.common
         for name, coordinate in group.coords.items():
             data = np.asarray(coordinate.data)
-            self._add(at, name, coordinate, data.shape, data.dtype, None, _copy(data))
+            self._add(at, name, coordinate, data.shape, data.dtype, None, _copy(data), data)
         for name, cube in group.cubes.items():
             data = cube.variable.data
             chunks = (1,) * (len(data.shape) - data.geo_ndim) + data.shape[-data.geo_ndim :]
             own = {k: v for k, v in cube.common.items() if k not in common}
             cube.variable.attributes.update(own)
             read = functools.partial(self._read, cube)
-            self._add(at, name, cube.variable, data.shape, data.dtype, chunks, read)
+            self._add(at, name, cube.variable, data.shape, data.dtype, chunks, read, cube)
             path = f"{at}/{name}".strip("/")
             if cube.absent:
                 places = cube.absent + len(cube.messages)
@@ -96,6 +97,7 @@ class GRIBSource(Source):
         dtype: np.dtype[Any],
         chunks: tuple[int, ...] | None,
         read: Any,
+        kept: Array | Cube,
     ) -> None:
         """Add an array to the nodes."""
         path = f"{at}/{name}".strip("/")
@@ -105,9 +107,18 @@ class GRIBSource(Source):
             return
         attrs = {key: _plain(value) for key, value in variable.attributes.items()}
         dims = tuple(variable.dimensions) or None
-        self.nodes.append(
-            ArrayNode(path, shape, dtype, dims, chunks, lambda: (attrs, {"format": "GRIB"}), read)
-        )
+        describe = functools.partial(self._describe, attrs, shape, kept)
+        self.nodes.append(ArrayNode(path, shape, dtype, dims, chunks, describe, read))
+
+    def _describe(
+        self, attrs: Attributes, shape: tuple[int, ...], kept: Array | Cube
+    ) -> tuple[Attributes, Origin]:
+        """Return an array's attributes, and what it keeps for an export."""
+        facts: Origin = {"format": "GRIB", keep.SUMS: keep.sums(attrs), "shape": shape}
+        if isinstance(kept, np.ndarray):
+            return attrs, {**facts, "values": keep.sum_of(kept)}
+        with messages.reading(self):
+            return attrs, {**facts, **keep.of_cube(self._fields, kept.messages, kept.scan)}
 
     def _read(self, cube: Cube, out: Array, region: Region) -> None:
         """Read a region of a variable, message by message."""

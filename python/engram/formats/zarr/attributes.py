@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engram import nested
 from engram.formats.text import string_dtype
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def json_of(value: Any) -> Any:
 
     """
     found = np.asarray(value)
+    if nested.is_tree(found.dtype):
+        return _tree(nested.decode(found))
     if found.dtype.kind == "S":
         return np.strings.decode(found, "utf-8").tolist()
     is_long = found.dtype.kind == "f" and found.dtype.itemsize > _FLOAT_BYTES
@@ -141,6 +144,15 @@ def json_of(value: Any) -> Any:
         message = f"JSON has no {found.dtype}"
         raise ValueError(message)
     return found.tolist()
+
+
+def _tree(value: Any) -> Any:
+    """Return the JSON of a tree, or of what is in it."""
+    if isinstance(value, dict):
+        return {key: _tree(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_tree(item) for item in value]
+    return value if value is None or isinstance(value, int) else json_of(value)
 
 
 def fill_value(found: Any, dtype: np.dtype[Any]) -> Any:

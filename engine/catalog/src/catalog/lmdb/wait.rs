@@ -32,6 +32,7 @@
 //! - Copying the catalog: that begins as a reader does. (The plain mutexes between its threads are
 //!   no robust ones, and are waited for.)
 //! - Nothing else takes a lock: renewing, committing, resetting, ending and closing do not.
+//! - A call that only *tries* gives up a lock that somebody has, at once.
 //! - *Not so* while LMDB puts in order what a process that died with the writer lock has left. It
 //!   takes the readers' lock then, and if that failed, the writer lock could never be had again. So
 //!   a thread that was told of a death gives nothing up until its call returns.
@@ -60,6 +61,8 @@ const ROBUST: u32 = 16;
 thread_local! {
     /// Whether this thread is in a call that may give a lock up.
     static MAY_GIVE_UP: Cell<bool> = const { Cell::new(false) };
+    /// Whether that call gives up at once.
+    static TRIES: Cell<bool> = const { Cell::new(false) };
     /// The holder of the lock that it gave up.
     static GIVEN_UP: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
@@ -79,6 +82,14 @@ pub(super) fn giving_up(call: impl FnOnce() -> c_int) -> c_int {
     rc
 }
 
+/// Makes such a call that gives up, with `EBUSY`, whatever lock somebody has.
+pub(super) fn trying(call: impl FnOnce() -> c_int) -> c_int {
+    TRIES.set(true);
+    let rc = giving_up(call);
+    TRIES.set(false);
+    rc
+}
+
 /// The holder of the lock that the last such call of this thread gave up.
 pub(super) fn given_up() -> Option<Watch> {
     // A thread that ends may commit still, when this is gone: what its batch had goes back.
@@ -95,6 +106,9 @@ unsafe extern "C" fn engram_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: the caller's promise.
     let mut rc = unsafe { libc::pthread_mutex_trylock(mutex) };
     let mut watch = None;
+    if rc == libc::EBUSY && TRIES.get() && MAY_GIVE_UP.get() {
+        return rc;
+    }
     for _ in 0..LOOKS {
         if rc != libc::EBUSY {
             break;

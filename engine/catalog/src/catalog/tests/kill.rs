@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::{Headroom, Options, Random, commit, directory};
@@ -202,4 +203,47 @@ fn readers_and_growth_do_not_wait_for_a_process_that_stopped_in_a_transaction() 
     assert_eq!(stopped.kill_after(0), None);
     write_step(&catalog, 1, &mut Random(5)).expect("the dead writer's lock is free");
     assert_eq!(catalog.read().expect("a slot").get(Table::Names, b"never"), Ok(None));
+}
+
+/// Where `lock.mdb` has the id of the commit that LMDB shows to readers: behind two words of four
+/// bytes each.
+const SHOWN_AT: u64 = 8;
+
+#[test]
+fn a_commit_whose_writer_died_before_it_showed_it_can_be_shown() {
+    let dir = directory();
+    Catalog::create(dir.path(), &Options::default()).expect("a new catalog");
+    let catalog = Catalog::open(dir.path(), &Options::default()).expect("a catalog");
+    let last = |catalog: &Catalog| {
+        let read = catalog.read().expect("a slot");
+        let row = read.get(Table::Meta, b"last").expect("a row").map(<[u8]>::to_vec);
+        (read.id(), row)
+    };
+    let (before, _) = last(&catalog);
+    catalog.show_commits_of_the_dead().expect("nothing to show");
+    let dead = Writer::fork(|mut to| {
+        let catalog = Catalog::open(dir.path(), &Options::default())?;
+        commit(&catalog, Headroom::Normal, |txn| txn.put(Table::Meta, b"last", b"dead"))?;
+        // As if it were still in that commit: it has the lock, and has not shown what it wrote.
+        let _write = catalog.write(Headroom::Normal)?;
+        let file = File::options().read(true).write(true).open(dir.path().join("lock.mdb"));
+        let (file, mut shown) = (file.expect("a lock file"), [0; 8]);
+        file.read_exact_at(&mut shown, SHOWN_AT).expect("the word");
+        assert_eq!(u64::from_ne_bytes(shown), before + 1);
+        file.write_all_at(&before.to_ne_bytes(), SHOWN_AT).expect("the word");
+        to.write_all(&1_u64.to_ne_bytes()).expect("the parent listens");
+        loop {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        }
+    });
+    let mut listening = dead.acknowledged.try_clone().expect("a descriptor");
+    listening.read_exact(&mut [0; 8]).expect("the child writes");
+    // Nobody waits for a writer that lives.
+    catalog.show_commits_of_the_dead().expect("it is busy");
+    assert_eq!(last(&catalog), (before, None));
+
+    dead.kill_after(0);
+    assert_eq!(last(&catalog), (before, None), "LMDB shows it by itself: this can go");
+    catalog.show_commits_of_the_dead().expect("its lock");
+    assert_eq!(last(&catalog), (before + 1, Some(b"dead".to_vec())));
 }

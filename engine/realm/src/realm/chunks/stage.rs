@@ -311,7 +311,7 @@ fn copy(
 
 /// Reserves space for values of these lengths, in as few commits as can be. On error nothing
 /// is reserved.
-fn reserve_all(core: &Arc<Core>, nbytes: &[u64]) -> Result<Vec<(Reserved, Claim)>> {
+pub fn reserve_all(core: &Arc<Core>, nbytes: &[u64]) -> Result<Vec<(Reserved, Claim)>> {
     let lens: Vec<u64> = nbytes.iter().map(|nbytes| extent_len(*nbytes)).collect();
     let mut all = Vec::with_capacity(lens.len());
     let reserved = reserve_each(core, &lens, &mut all);

@@ -1,0 +1,185 @@
+//! Bytes are the same by either way, and each unit is written by the kernel once.
+
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::map::AddressRange;
+use crate::memory::Memory;
+
+const MIB: u64 = 1 << 20;
+/// Held by a test that counts what the process keeps, or relies on its keeping a file.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file in memory, all of which is allocated.
+fn file_of(len: u64) -> File {
+    let mut file = tempfile::tempfile_in("/dev/shm").unwrap();
+    file.write_all(&vec![0; len as usize]).unwrap();
+    file
+}
+
+fn bytes_of(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+        (state >> 33) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn values_are_in_the_file_and_in_memory_wherever_they_are_stored(
+        stores in prop::collection::vec((0..14 * MIB, 1..6 * MIB as usize, any::<u64>()), 1..12),
+    ) {
+        // Two files, the second from its second MiB on.
+        let files = [file_of(8 * MIB), file_of(8 * MIB)];
+        let range = Arc::new(AddressRange::reserve(16 * MIB, 16 * MIB).unwrap());
+        range.attach(0, 8 * MIB, &files[0], 0, true).unwrap();
+        range.attach(8 * MIB, 6 * MIB, &files[1], 2 * MIB, true).unwrap();
+        let memory = Memory::new(&range, 0, 14 * MIB);
+        let mut model = vec![0; 14 * MIB as usize];
+        for (at, len, seed) in stores {
+            let len = len.min((14 * MIB - at) as usize);
+            let data = bytes_of(seed, len);
+            memory.write_at(at, &data);
+            model[at as usize..at as usize + len].copy_from_slice(&data);
+        }
+        prop_assert!(memory.read(model.len()) == model);
+        let mut held = vec![0; model.len()];
+        let (first, second) = held.split_at_mut(8 * MIB as usize);
+        files[0].read_exact_at(first, 0).unwrap();
+        files[1].read_exact_at(second, 2 * MIB).unwrap();
+        prop_assert!(held == model);
+    }
+}
+
+#[test]
+fn each_unit_is_come_to_once() {
+    let _alone = alone();
+    let file = file_of(8 * MIB);
+    let kept = FirstTouch::keep(&file, 0, 0..8 * MIB).unwrap();
+    let run = |at: u64, most: u64| (kept.is_untouched(at), kept.run(at, most));
+    assert_eq!(run(MIB + 5, 2 * MIB), (true, 2 * MIB));
+    assert_eq!(run(MIB + 5, 2 * MIB), (false, 2 * MIB));
+    // Up to what was come to; that; and beyond it.
+    assert_eq!(run(0, 8 * MIB), (true, MIB));
+    assert_eq!(run(MIB, 7 * MIB), (false, 2 * MIB + UNIT));
+    assert_eq!(run(3 * MIB + UNIT, CALL_MOST), (true, CALL_MOST));
+    assert_eq!(run(0, 8 * MIB), (false, 7 * MIB + UNIT));
+}
+
+#[test]
+fn pages_that_take_no_faults_are_written_through_memory() {
+    let _alone = alone();
+    let file = file_of(8 * MIB);
+    let range = AddressRange::reserve(8 * MIB, 8 * MIB).unwrap();
+    range.attach(0, 8 * MIB, &file, 0, true).unwrap();
+    range.prefault(0, 4 * MIB).unwrap();
+    assert!(!range.is_new(0, 2 * MIB as usize));
+    // Each page takes a fault; that was a sample, whose answer holds.
+    assert!(range.is_new(4 * MIB, 2 * MIB as usize));
+    assert!(range.is_new(4 * MIB, 2 * MIB as usize));
+    // SAFETY: the range is attached for writing, and this thread has it alone.
+    unsafe {
+        let data = bytes_of(3, 2 * MIB as usize);
+        range.store(4 * MIB, data.as_ptr(), data.len());
+        assert!(!range.is_new(4 * MIB, 2 * MIB as usize), "it has been come to");
+        // By the kernel's hand: its pages are still to be mapped.
+        let before = faults_so_far();
+        range.base().add(5 * MIB as usize).write_volatile(1);
+        assert!(faults_so_far() > before);
+    }
+}
+
+#[test]
+fn a_slow_call_is_followed_by_some_through_memory() {
+    let _alone = alone();
+    let file = file_of(8 * MIB);
+    let kept = FirstTouch::keep(&file, 0, 0..8 * MIB).unwrap();
+    let quick = || (0..2 * CALLS_LEFT_OUT).map(|_| kept.is_quick()).collect::<Vec<_>>();
+    kept.took(MIB, Duration::from_micros(MIB / SPEED_LEAST - 1));
+    assert!(quick().iter().all(|quick| *quick));
+    kept.took(MIB, Duration::from_micros(MIB / SPEED_LEAST + 2));
+    let calls = quick();
+    let (slow, rest) = calls.split_at(CALLS_LEFT_OUT as usize);
+    assert!(slow.iter().all(|quick| !quick) && rest.iter().all(|quick| *quick));
+}
+
+#[test]
+fn a_file_that_refuses_is_written_through_memory() {
+    let _alone = alone();
+    let file = file_of(8 * MIB);
+    let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+    let only_read = File::open(format!("/proc/self/fd/{number}")).unwrap();
+    let kept = FirstTouch::keep(&only_read, 0, 0..8 * MIB).unwrap();
+    let range = AddressRange::reserve(8 * MIB, 8 * MIB).unwrap();
+    range.attach(0, 8 * MIB, &file, 0, true).unwrap();
+    let data = bytes_of(7, 2 * MIB as usize);
+    // SAFETY: the range is attached for writing, and the vector is another place.
+    let stored = unsafe { kept.store(0, range.base(), data.as_ptr(), data.len()) };
+    assert_eq!(stored, data.len());
+    let mut held = vec![0; data.len()];
+    file.read_exact_at(&mut held, 0).unwrap();
+    assert!(held == data);
+}
+
+#[test]
+fn beyond_what_a_process_may_write_to_files_memory_serves() {
+    let _alone = alone();
+    let file = file_of(8 * MIB);
+    // SAFETY: the child leaves by `_exit`, whatever happens; glibc's allocator survives the fork.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let limit = libc::rlimit { rlim_cur: 2 * MIB, rlim_max: 2 * MIB };
+        let range = AddressRange::reserve(8 * MIB, 8 * MIB);
+        let stored = range.is_ok_and(|range| {
+            let attached = range.attach(0, 8 * MIB, &file, 0, true).is_ok();
+            // SAFETY: a limit of this process, which is about to end.
+            let limited = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) } == 0;
+            let data = bytes_of(5, 4 * MIB as usize);
+            // SAFETY: the range is attached for writing, and the vector is another place.
+            unsafe { range.store(MIB, data.as_ptr(), data.len()) };
+            attached && limited
+        });
+        // SAFETY: always sound.
+        unsafe { libc::_exit(i32::from(!stored)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child; `status` is a valid place.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "it was killed, or could not store");
+    let mut held = vec![0; 4 * MIB as usize];
+    file.read_exact_at(&mut held, MIB).unwrap();
+    assert!(held == bytes_of(5, 4 * MIB as usize));
+}
+
+#[test]
+fn small_files_and_too_many_are_not_kept_and_a_range_lets_go_of_its() {
+    let _alone = alone();
+    let small = file_of(FILE_LEAST / 2);
+    assert!(FirstTouch::keep(&small, 0, 0..FILE_LEAST / 2).is_none());
+    let file = file_of(FILE_LEAST);
+    let many: Vec<_> =
+        (0..FILES_MOST + 9).filter_map(|_| FirstTouch::keep(&file, 0, 0..FILE_LEAST)).collect();
+    assert!(many.len() <= FILES_MOST as usize);
+    assert!(FirstTouch::keep(&file, 0, 0..FILE_LEAST).is_none());
+    drop(many);
+    let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let range = Arc::new(AddressRange::reserve(FILE_LEAST, FILE_LEAST).unwrap());
+    range.attach(0, FILE_LEAST, &file, 0, true).unwrap();
+    // The same piece once more takes the place of the first.
+    range.attach(0, FILE_LEAST, &file, 0, true).unwrap();
+    assert_eq!(std::fs::read_dir("/proc/self/fd").unwrap().count(), before + 1);
+    AddressRange::release(&range);
+    assert_eq!(std::fs::read_dir("/proc/self/fd").unwrap().count(), before);
+}

@@ -1,0 +1,224 @@
+"""`engram diff`: what differs between two pools, two groups, or dumps of such."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from engram.cli import apart, blocks, completion, terminal, walk
+from engram.cli.app import JsonOption, NamespaceOption, app, examples
+from engram.cli.literals import word
+from engram.cli.sides import Side, has_sums, side_of
+from engram.cli.terminal import counted
+from engram.errors import ArgumentError, CorruptError, EngramError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engram.cli.apart import Say
+    from engram.cli.blocks import Fields
+    from engram.cli.sides import Entry
+
+DIFFERENT = 1
+"""The exit code where there is a difference."""
+
+TROUBLE = 2
+"""The exit code where that could not be found out, as diff(1) has it."""
+
+ADDED, REMOVED, CHANGED, UNREADABLE = "added", "removed", "changed", "unreadable"
+_VALUES = "values"
+_AT_ONCE = 64
+"""So many differences are told at once."""
+_DIGITS = 12
+"""So many digits of a sum are shown to people."""
+
+
+class Difference(NamedTuple):
+    """One difference."""
+
+    change: str
+    path: str
+    what: str
+    old: str | None
+    new: str | None
+
+
+def _argument(name: str) -> Any:
+    return typer.Argument(
+        metavar=name,
+        help="A pool, a group as POOL:GROUP, a file that `dump` has written, or - for stdin.",
+        autocompletion=completion.pools,
+    )
+
+
+@app.command(
+    epilog=examples(
+        "engram diff /dev/shm/run /scratch/run-of-monday",
+        "engram diff /dev/shm/run:run-17 /dev/shm/run:run-18 --no-values",
+        "engram diff run.txt /dev/shm/run --json",
+    )
+)
+def diff(
+    a: Annotated[str, _argument("A")],
+    b: Annotated[str, _argument("B")],
+    *,
+    no_values: Annotated[
+        bool, typer.Option("--no-values", help="Read and compare no values.")
+    ] = False,
+    namespace: NamespaceOption = "default",
+    json: JsonOption = False,
+) -> None:
+    """Say what differs between two pools, two groups of pools, or dumps of such.
+
+    A line for each difference, in the order of paths: what was added in B, removed from A, or
+    changed, by field, by attribute and by the sum of the values. Ids, owners and times are not
+    compared. It exits with 0 if all is equal, with 1 if not, and with 2 if that cannot be told.
+    """
+    try:
+        found, broken = _told(a, b, namespace, values=not no_values, json=json)
+        if broken:
+            what = counted(broken, "member")
+            message = (
+                f"{what} could not be read, and may differ: `engram verify` tells what is damaged"
+            )
+            raise CorruptError(message)
+    except BrokenPipeError:
+        raise
+    except (EngramError, OSError) as error:
+        terminal.fail(f"{error}", TROUBLE, terminal.kind_of(error))
+    if found:
+        raise typer.Exit(DIFFERENT)
+
+
+def _told(a: str, b: str, namespace: str, *, values: bool, json: bool) -> tuple[int, int]:
+    """Print the differences, and return how many they are, and how many of damage."""
+    sides = side_of(a), side_of(b)
+    if a == b == "-":
+        message = "A and B are both stdin: give one of them as a file or a pool"
+        raise ArgumentError(message)
+    for side in sides:
+        if values and not has_sums(side):
+            values = False
+            terminal.note(f"{side.word} has no sums of values: values are not compared")
+    found = broken = 0
+    for tag, *words in apart.lines_of(lambda say: _compare(*sides, namespace, say, values=values)):
+        if tag == apart.DIED:
+            message = (
+                f"who read {a} and {b} was killed by {words[0]}: `engram verify` tells what is "
+                "damaged"
+            )
+            raise CorruptError(message)
+        each = Difference(*words)
+        if json:
+            sys.stdout.write(",\n" if found else "[\n")
+            terminal.print_json(each._asdict(), indent=None)
+        else:
+            sys.stdout.write(f"{_line(each)}\n")
+        found += 1
+        broken += each.change == UNREADABLE
+    if json:
+        sys.stdout.write("]\n" if found else "[]\n")
+    return found, broken
+
+
+def _line(each: Difference) -> str:
+    """Return a difference as a line for people."""
+    start = f"{each.change:<7}  {word(each.path)}"
+    if each.change == CHANGED:
+        return f"{start}  {each.what}: {_short(each.old)} -> {_short(each.new)}"
+    return f"{start}  {each.new if each.old is None else each.old}"
+
+
+def _short(text: str | None) -> str:
+    """Return a value, or that there is none; of a sum the first digits."""
+    if text is None:
+        return "(none)"
+    if text.startswith(f"{blocks.SUM} "):
+        return text[: len(blocks.SUM) + 1 + _DIGITS]
+    return text
+
+
+def _compare(a: Side, b: Side, namespace: str, say: Say, *, values: bool) -> None:
+    """Say each difference: in a child."""
+    number = 0
+    for old, new in _paired(a.entries(namespace), b.entries(namespace)):
+        for each in _differences(old, new, values=values):
+            number += 1
+            say("difference", *each, later=number % _AT_ONCE != 0)
+
+
+def _paired(a: Iterator[Entry], b: Iterator[Entry]) -> Iterator[tuple[Entry | None, Entry | None]]:
+    """Yield the entries of both with those of the same path together, in the order of paths."""
+    old, new = next(a, None), next(b, None)
+    while old is not None or new is not None:
+        if new is None or (old is not None and old.key < new.key):
+            yield old, None
+            old = next(a, None)
+        elif old is None or new.key < old.key:
+            yield None, new
+            new = next(b, None)
+        else:
+            yield old, new
+            old, new = next(a, None), next(b, None)
+
+
+def _differences(old: Entry | None, new: Entry | None, *, values: bool) -> Iterator[Difference]:
+    """Yield what differs between what stands in one place."""
+    there = [each for each in (old, new) if each is not None]
+    path = walk.shown(there[0].path)
+    for each in there:
+        if each.kind == blocks.UNREADABLE:
+            yield Difference(UNREADABLE, path, each.kind, None, each.fields.get(blocks.ERROR))
+            return
+    if new is None:
+        yield Difference(REMOVED, path, there[0].kind, _summary(there[0]), None)
+        return
+    if old is None:
+        yield Difference(ADDED, path, new.kind, None, _summary(new))
+        return
+    if old.kind != new.kind:
+        yield Difference(CHANGED, path, "kind", old.kind, new.kind)
+    was, now = _compared(old.fields), _compared(new.fields)
+    for name in sorted({*was, *now}, key=lambda name: (name.startswith(blocks.ATTRIBUTE), name)):
+        if was.get(name) != now.get(name):
+            yield Difference(CHANGED, path, name, was.get(name), now.get(name))
+    if values and _may_be_equal(old, new):
+        yield from _of_values(path, old.total(), new.total())
+
+
+def _compared(fields: Fields) -> Fields:
+    """Return the fields that are compared one by one."""
+    left_out = (*blocks.MORE, blocks.SUM, blocks.ERROR)
+    return {name: text for name, text in fields.items() if name not in left_out}
+
+
+def _may_be_equal(old: Entry, new: Entry) -> bool:
+    """Whether the values are worth reading: they are of one kind, dtype and size."""
+    same = all(old.fields.get(name) == new.fields.get(name) for name in ("dtype", "nbytes"))
+    return old.kind == new.kind and same
+
+
+def _of_values(path: str, was: Fields, now: Fields) -> Iterator[Difference]:
+    """Yield the difference of values, if there is one."""
+    for error in itertools.chain(_errors(was), _errors(now)):
+        yield Difference(UNREADABLE, path, _VALUES, None, error)
+        return
+    if was != now:
+        sums = [f"{blocks.SUM} {each[blocks.SUM]}" if each else None for each in (was, now)]
+        yield Difference(CHANGED, path, _VALUES, *sums)
+
+
+def _errors(total: Fields) -> list[str]:
+    return [total[blocks.ERROR]] if blocks.ERROR in total else []
+
+
+def _summary(entry: Entry) -> str:
+    """Return what something is, in a few words."""
+    told = [entry.fields[name] for name in ("dtype", "shape") if name in entry.fields]
+    nbytes = entry.fields.get("nbytes")
+    if not told and nbytes is not None:
+        told = [f"{nbytes} bytes"]
+    return " ".join([entry.kind, *told])

@@ -1,0 +1,461 @@
+"""The command line's `dump`: what a pool holds as text, the same for the same contents."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import active_models
+import engram
+from engram.cli import apart, blocks
+from pool_files import sparse
+from shell import COMMAND, example, piped, run
+from support import spoil
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FIELD = re.compile(r'  ((?:attr )?(?:"(?:[^"\\]|\\.)*"|\S+))(?: =)? (.*)')
+_PAGE = 4096
+_CORRUPT = engram.CorruptError.exit_code
+NAMES = ["ä/ö", "a b", "two\nlines", 'quote"d', "rtl\u202e", "back\\slash", "a", "a-b", "Z", "日本"]
+
+
+def blocks_of(text: str) -> dict[str, dict[str, str]]:
+    """Take a dump apart: heads, and the fields below them."""
+    first, *found = text.removesuffix("# end\n").rstrip("\n").split("\n\n")
+    assert first.startswith("# engram-dump 1 ")
+    made = {}
+    for block in found:
+        head, *lines = block.split("\n")
+        fields = [_FIELD.fullmatch(line) for line in lines]
+        assert all(fields), block
+        made[head] = {field[1]: field[2] for field in fields if field is not None}
+    return made
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_a_dump_says_of_each_member_what_it_is(home: Path) -> None:
+    path = example(home)
+    with engram.open(path) as pool:
+        made: dict[str, Any] = {"chunks": (2, 2), "codec": "shuffle+zstd", "index": "async"}
+        pool.create_array("run-17/C", data=np.arange(12.0).reshape(3, 4), **made)
+        pool.create_group("indexed", index="none", attributes_per_group=8, read_only=True)
+        pool.create_array("mine", data=1, scope="private")
+    code, out, err = run("dump", path, "--text")
+    assert (code, err) == (0, "")
+    assert out.startswith("# engram-dump 1 sha256\n\ngroup /\n  scope shared\n\n")
+    assert out.endswith("\n\n# end\n")
+    found = blocks_of(out)
+    assert [*found] == [
+        *("group /", "group /indexed", "blob /log", "array /mine", "group /run-17"),
+        *("array /run-17/C", "group /run-17/step-0400", "array /run-17/step-0400/T"),
+        *("array /run-17/step-0400/names", "group /run-17/step-0500", "array /run-17/step-0500/T"),
+    ]
+    field = np.arange(12, dtype="f4").reshape(3, 4)
+    assert found["array /run-17/step-0400/T"] == {
+        "dtype": "float32",
+        "shape": "[3, 4]",
+        "dims": '["y", "x"]',
+        "layout": "contiguous",
+        "nbytes": "48",
+        "index": "sync",
+        "scope": "shared",
+        "attr units": 'str "K"',
+        "sha256": sha256(field.tobytes()),
+    }
+    assert found["array /run-17/C"] == {
+        "dtype": "float64",
+        "shape": "[3, 4]",
+        "layout": "chunked",
+        "chunks": "[2, 2]",
+        "codec": "shuffle+zstd",
+        "nbytes": "96",
+        "index": "async",
+        "scope": "shared",
+        "sha256": sha256(np.arange(12.0).tobytes()),
+    }
+    assert found["blob /log"]["sha256"] == sha256(b"hello")
+    assert found["array /mine"]["scope"] == "private"
+    assert found["group /run-17/step-0400"] == {"scope": "shared", "attr orbit": "int16 4"}
+    assert '  setting attributes_per_group = 8\n  setting index = "none"\n' in out
+    assert found["group /indexed"]["read_only"] == "true"
+    words = b"".join(len(w).to_bytes(8, "little") + w for w in (b"a", "ö".encode()))
+    assert found["array /run-17/step-0400/names"]["sha256"] == sha256(words)
+
+
+def test_a_group_or_a_namespace_is_dumped_for_itself(home: Path) -> None:
+    path = example(home)
+    below = blocks_of(run("dump", path, "run-17/step-0400").out)
+    assert [*below] == ["group /", "array /T", "array /names"]
+    assert below["group /"]["attr orbit"] == "int16 4"
+    assert [*blocks_of(run("dump", path, "-n", "icesat").out)] == ["group /", "array /inside"]
+    assert run("dump", path, "log").code == engram.ArgumentError.exit_code
+    assert run("dump", path, "nope").code == engram.NotFoundError.exit_code
+    assert run("dump", home / "no").code == engram.NotFoundError.exit_code
+    assert "sha256" not in run("dump", path, "--no-values").out
+    assert run("dump", path, "--no-values").out.startswith("# engram-dump 1 no-values\n")
+
+
+def test_all_adds_what_differs_between_pools(home: Path) -> None:
+    path = example(home)
+    out = run("dump", path, "--all").out
+    assert out.startswith("# engram-dump 1 sha256 all\n")
+    found = blocks_of(out)["array /run-17/step-0400/T"]
+    with engram.open(path, mode="r") as pool:
+        array = pool["run-17/step-0400/T"]
+        assert found["oid"] == f"{array.oid:#x}"
+        assert found["owner"] == f'"{array.owner}"'
+        assert found["created"].startswith(f"{array.created:%Y-%m-%dT%H:%M:%S.%f}")
+        assert found["stored_nbytes"] == str(array.stored_nbytes)
+        assert f"{array.oid:x}" not in run("dump", path).out
+
+
+VALUES: dict[str, Any] = {
+    "bool": np.array([True, False]),
+    "bytes": np.array([b"a\0b", b""]),
+    "complex": np.array([1 + 2j, complex(-0.0, np.nan)]),
+    "datetime": np.array(["2017-01-01", "NaT"], "M8[D]"),
+    "duration": np.array([5, -1], "m8[ms]"),
+    "empty": np.zeros((0, 3)),
+    "foreign": np.arange(3, dtype=">i4"),
+    "half": np.array([0.1, -0.0], "f2"),
+    "large": np.arange(300_000, dtype="u8").reshape(500, 600),
+    "long": np.array([1, 3], np.longdouble) / 7,
+    "no_words": np.array([], np.dtypes.StringDType()),
+    "scalar": np.float64(-0.0),
+    "structure": np.array([(1, [0.5, -0.0]), (2, [np.nan, 1])], [("n", "i2"), ("x", "f8", (2,))]),
+    "text": np.array(["ä", "b\n"]),
+    "void": np.array([b"ab", b"c"], "V4"),
+    "words": np.array(["", "日本", "a" * 5000], np.dtypes.StringDType()),
+}
+PADDED = np.dtype({"names": ["a", "b"], "formats": ["u1", "f8"], "offsets": [0, 8], "itemsize": 24})
+
+
+def _filled(where: Path, order: slice) -> Path:
+    """Make a pool of the same contents, in one order or the other."""
+    with engram.create(where, size="64 MiB", checksums=order.step == -1) as pool:
+        for n, name in list(enumerate(NAMES))[order]:
+            group = pool.create_group(f"names/{name}")
+            group.create_array("x", data=np.arange(n), dims=["ö\n"])
+        for name, value in list(VALUES.items())[order]:
+            pool.create_array(f"values/{name}", data=value)
+            pool["values"].attrs[name] = value if value.nbytes < 10_000 else "long"
+        padded = np.frombuffer(os.urandom(48), PADDED).copy()
+        padded["a"], padded["b"] = [1, 2], [0.5, -0.0]
+        pool.create_array("values/padded", data=padded)
+        for n in list(range(5))[order]:
+            pool.create_array(
+                f"chunked/{n}",
+                data=np.arange(60, dtype="i2").reshape(12, 5),
+                chunks=(5, 2),
+                codec=["none", "lz4", "zstd", "shuffle+lz4", "zstd:9"][n],
+            )
+        pool.create_blob("empty", b"")
+        sparse(pool, "sparse")
+        pool.symlink("../away", "link")
+        for key in ["ö", "a b", "a=b", "new\nline", "0"][order]:
+            pool.attrs[key] = f"of {key}"
+        if order.step == -1:  # what was there before leaves no trace
+            pool["gone"] = [1]
+            del pool["gone"]
+            pool.move("chunked/1", "for/a/while")
+            pool.move("for/a/while", "chunked/1")
+            del pool["for"]
+    return where
+
+
+def test_pools_of_the_same_contents_give_the_same_bytes(home: Path) -> None:
+    one = _filled(home / "one", slice(None, None, 1))
+    other = _filled(home / "other", slice(None, None, -1))
+    dumps = [run("dump", path) for path in (one, other)]
+    assert dumps[0] == dumps[1]
+    assert (dumps[0].code, dumps[0].err) == (0, "")
+    assert run("diff", one, other) == (0, "", "")
+    found = blocks_of(dumps[0].out)
+    for name, value in VALUES.items():
+        block = found[f"array /values/{name}"]
+        assert block["shape"] == str(list(value.shape))
+        if value.dtype.kind != "T" and value.dtype != np.longdouble:
+            assert block["sha256"] == sha256(np.asarray(value).tobytes()), name
+    sums = {found[f"array /chunked/{n}"]["sha256"] for n in range(5)}
+    assert sums == {sha256(np.arange(60, dtype="i2").tobytes())}
+    with engram.open(one, mode="r") as pool:
+        assert found["blob /sparse"]["sha256"] == sha256(pool["sparse"][...])
+    assert "symlink /link" in found
+    heads = [head.partition(" ")[2] for head in found if " /names/" in head or '"/names/' in head]
+    assert heads == [
+        *("/names/Z", "/names/Z/x", "/names/a", "/names/a/x"),
+        *('"/names/a b"', '"/names/a b/x"', "/names/a-b", "/names/a-b/x"),
+        *('"/names/back\\\\slash"', '"/names/back\\\\slash/x"'),
+        *('"/names/quote\\"d"', '"/names/quote\\"d/x"'),
+        *('"/names/rtl\\u202e"', '"/names/rtl\\u202e/x"'),
+        *('"/names/two\\nlines"', '"/names/two\\nlines/x"'),
+        *("/names/ä", "/names/ä/ö", "/names/ä/ö/x", "/names/日本", "/names/日本/x"),
+    ]
+    assert dumps[0].out.replace("\n", "").isprintable()
+    assert [key for key in found["group /"] if key.startswith("attr")] == [
+        *("attr 0", 'attr "a b"', 'attr "a=b"', 'attr "new\\nline"', "attr ö")
+    ]
+
+
+def test_large_arrays_are_summed_up_piece_by_piece(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engram.cli.blocks._PIECE", 64)
+    monkeypatch.setattr("engram.cli.blocks._MOST", 96)
+    data = np.arange(7 * 5 * 6, dtype="u4").reshape(7, 5, 6)
+    with engram.create(home / "pool", size="64 MiB") as pool:
+        for n, chunks in enumerate([None, (3, 2, 4), (7, 5, 6), (1, 1, 1), (2, 5, 1)]):
+            pool.create_array(f"a{n}", data=data, chunks=chunks)
+    found = blocks_of(run("dump", home / "pool").out)
+    assert {found[f"array /a{n}"]["sha256"] for n in range(5)} == {sha256(data.tobytes())}
+
+
+def test_tables_give_the_same_however_their_parts_lie(home: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    rows = {"n": [1, None, 3], "word": ["a", None, "ö\n"], "list": [[1], [], None]}
+    with engram.create(home / "one", size="64 MiB") as pool:
+        pool.create_table("t", pa.table(rows), attrs={"units": "K"})
+    with engram.create(home / "other", size="64 MiB") as pool:
+        table = pool.create_table("t", pa.table(rows)[:1], attrs={"units": "K"})
+        table.append(pa.table(rows)[1:])
+    one, other = (run("dump", home / name) for name in ("one", "other"))
+    assert one == other
+    found = blocks_of(one.out)["table /t"]
+    assert found["rows"] == "3"
+    assert '  column n = "int64"\n' in one.out
+    assert len(blocks_of(one.out)) == 2
+    with engram.open(home / "other") as pool:
+        pool["t"].append(pa.table(rows)[:1])
+    told = run("diff", home / "one", home / "other").out.splitlines()
+    assert told[0] == "changed  /t  rows: 3 -> 4"
+    assert told[1].startswith("changed  /t  values: sha256 ")
+
+
+def test_active_objects_have_their_class(home: Path) -> None:
+    with engram.create(home / "pool", size="64 MiB") as pool, engram.active.use(pool):
+        block = active_models.Block()
+        block.data = np.arange(3.0)
+        block.make_persistent("one")
+    found = blocks_of(run("dump", home / "pool").out)
+    (named,) = (block for head, block in found.items() if "class" in block)
+    assert named["class"] == '"active_models.Block@1"'
+    assert named["attr label"] == 'str ""'
+
+
+def test_a_file_appears_whole_and_is_replaced_only_if_asked(home: Path) -> None:
+    path, file = example(home), home / "dump.txt"
+    expected = run("dump", path).out
+    assert run("dump", path, "-o", file) == (0, "", "")
+    assert file.read_text(encoding="utf-8") == expected
+    assert run("dump", path, "-o", file).code == engram.ExistsError.exit_code
+    assert run("dump", path, "run-17", "-o", file, "--overwrite").code == 0
+    assert file.read_text(encoding="utf-8") != expected
+    assert run("dump", home / "no", "-o", home / "new").code == engram.NotFoundError.exit_code
+    assert not (home / "new").exists()
+    ended = piped("dump", path, "-o", "-")
+    assert ended.stdout.decode() == expected
+
+
+def test_a_turned_bit_is_told_in_place_of_the_sum(home: Path) -> None:
+    path = home / "pool"
+    with engram.create(path, size="64 MiB", checksums=True) as pool:
+        pool["run/good"] = np.arange(20_000.0)
+        pool["run/bad\n"] = np.arange(30_000, dtype="u4")
+        pool.create_array("run/chunks", data=np.arange(50_000, dtype="u4") * 3, chunks=1000)
+    spoil(path, np.arange(7000, 7010, dtype="u4").tobytes())
+    spoil(path, (np.arange(9000, 9010, dtype="u4") * 3).tobytes())
+    code, out, err = run("dump", path)
+    assert code == _CORRUPT
+    found = blocks_of(out)
+    assert [*found][1:] == [
+        *("group /run", 'array "/run/bad\\n"', "array /run/chunks", "array /run/good")
+    ]
+    for head in ('array "/run/bad\\n"', "array /run/chunks"):
+        assert "sha256" not in found[head]
+        assert "check" in found[head]["error"]
+        assert found[head]["dtype"] == "uint32"
+    assert found["array /run/good"]["sha256"] == sha256(np.arange(20_000.0).tobytes())
+    assert "2 members of " in err
+    assert '"/run/bad\\n", /run/chunks' in err
+    assert run("dump", path, "--no-values").code == 0
+    (home / "dump.txt").write_text(out, encoding="utf-8")
+    code, told, err = run("diff", home / "dump.txt", path)
+    assert (code, told.count("unreadable ")) == (2, 2)
+    assert "2 members could not be read" in err
+
+
+def test_values_that_are_gone_cost_themselves_alone(home: Path) -> None:
+    path = home / "pool"
+    with engram.create(path, size="64 MiB") as pool:
+        pool["a"], pool["small"] = np.arange(100_000), 1
+        pool.create_blob("log", b"x" * 100_000)
+    (span,) = path.rglob("span-0")
+    os.truncate(span, 2 * _PAGE)
+    code, out, _ = run("dump", path)
+    found = blocks_of(out)
+    assert code == _CORRUPT
+    assert [head for head, block in found.items() if "error" in block] == ["array /a", "blob /log"]
+    assert found["array /small"]["sha256"] == sha256(np.int64(1).tobytes())
+
+
+def _pages_with(catalog: Path, what: bytes) -> list[int]:
+    with catalog.open("rb") as file:
+        pages = [file.read(_PAGE) for _ in range(1024)]
+    return [n for n, page in enumerate(pages) if n > 1 and what in page]
+
+
+def test_a_damaged_page_costs_what_is_on_it_and_no_more(home: Path) -> None:
+    path = home / "pool"
+    with engram.create(path, size="64 MiB", force=True) as pool, pool.batch():
+        for n in range(300):
+            pool.create_array(f"g{n % 3}/x{n:03}", data=np.arange(n % 7), attrs={"n": n})
+    before = blocks_of(run("dump", path).out)
+    (catalog,) = path.rglob("data.mdb")
+    seen = []
+    for page in _pages_with(catalog, b"x15"):
+        with catalog.open("r+b") as file:
+            file.seek(page * _PAGE)
+            kept = file.read(_PAGE)
+            file.seek(page * _PAGE)
+            file.write(np.random.default_rng(page).bytes(_PAGE))
+        code, out, err = run("dump", path)
+        with catalog.open("r+b") as file:
+            file.seek(page * _PAGE)
+            file.write(kept)
+        seen.append(code)
+        if code == 0 or not out:  # an old page; or nothing can be opened
+            continue
+        found = blocks_of(out)
+        lost = [head for head in found if head.startswith("unreadable ")]
+        assert code == _CORRUPT
+        assert lost
+        assert "could not be read" in err
+        sound = {head: block for head, block in found.items() if head not in lost}
+        assert all(before[head] == block for head, block in sound.items())
+        if not any("listed" in found[head]["error"] for head in lost):
+            assert len(found) == len(before)
+    assert _CORRUPT in seen
+
+
+def test_what_kills_the_reader_costs_itself_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = example(home)
+    whole = blocks_of(run("dump", path).out)
+    parent = os.getpid()
+    real = blocks.fields_of
+
+    def deadly(member: Any, where: str, **more: Any) -> Any:
+        if where == "run-17/step-0400" and os.getpid() != parent:
+            os.kill(os.getpid(), 11)
+        return real(member, where, **more)
+
+    monkeypatch.setattr("engram.cli.blocks.fields_of", deadly)
+    code, out, err = run("dump", path)
+    assert code == _CORRUPT
+    found = blocks_of(out)
+    assert "SIGSEGV" in found.pop("unreadable /run-17/step-0400")["error"]
+    assert "/run-17/step-0400: is damaged, and ended the snapshot" in err
+    assert found == {k: v for k, v in whole.items() if k != "group /run-17/step-0400"}
+    code, _, err = run("diff", path, path)
+    assert code == 2
+    assert "SIGSEGV" in err
+
+
+def test_a_listing_that_kills_the_reader_costs_the_rest_of_its_group(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = example(home)
+    whole = blocks_of(run("dump", path).out)
+    parent, real = os.getpid(), engram.Group.__iter__
+
+    def deadly(group: engram.Group) -> Any:
+        if group.path == "run-17/step-0400" and os.getpid() != parent:
+            os.kill(os.getpid(), 11)
+        return real(group)
+
+    monkeypatch.setattr(engram.Group, "__iter__", deadly)
+    code, out, _ = run("dump", path)
+    found = blocks_of(out)
+    assert code == _CORRUPT
+    assert "could not be listed" in found.pop("unreadable /run-17/step-0400")["error"]
+    assert found == {k: v for k, v in whole.items() if "/step-0400/" not in k}
+
+
+def test_what_is_raised_apart_is_raised_here() -> None:
+    def work(say: apart.Say) -> None:
+        say("one", later=True)
+        raise engram.BusyError("somebody has it")
+
+    found = []
+    with pytest.raises(engram.BusyError, match="somebody has it"):
+        found += [*apart.lines_of(work)]
+        pytest.fail("not reached")
+
+    def endless(say: apart.Say) -> None:
+        while True:
+            say("on")
+
+    for line in apart.lines_of(endless):
+        assert line == ["on"]
+        break  # the child ends, whatever it has to say
+
+
+WRITER = """
+import sys, engram, numpy as np
+with engram.open(sys.argv[1]) as pool:
+    print(flush=True)
+    n = 0
+    while True:
+        n += 1
+        with pool.batch():
+            for name in ("a", "m", "z"):
+                pool.create_array(f"{name}/{sys.argv[2]}", data=np.full(50, n), overwrite=True,
+                                  attrs={"n": n})
+"""
+
+
+def test_a_dump_is_of_one_commit_while_others_write(home: Path) -> None:
+    path = home / "pool"
+    with engram.create(path, size="64 MiB") as pool:
+        for name in ("a", "m", "z"):
+            pool.create_group(name)
+    words = [sys.executable, "-c", WRITER, str(path)]
+    writers = [subprocess.Popen([*words, name], stdout=subprocess.PIPE) for name in ("one", "two")]
+    try:
+        for writer in writers:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+        seen = set()
+        for _ in range(8):
+            ended = subprocess.run(
+                [*COMMAND, "dump", str(path)], capture_output=True, text=True, check=True
+            )
+            found = blocks_of(ended.stdout)
+            for name in ("one", "two"):
+                told = {
+                    (block["attr n"], block["sha256"])
+                    for head, block in found.items()
+                    if head.endswith(f"/{name}")
+                }
+                assert len(told) == 1
+                ((number, digest),) = told
+                assert digest == sha256(np.full(50, int(number.split()[1])).tobytes())
+                seen.add(number)
+        assert len(seen) > 2
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.communicate()

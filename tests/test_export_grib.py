@@ -1,0 +1,134 @@
+"""Exporting GRIB: the messages that came in go out again, byte for byte; all else is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import engram
+from test_grib import PL, SFC, arrays, field, message, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+eccodes = pytest.importorskip("eccodes")
+
+
+def back(pool: Any, path: Path) -> tuple[Any, Path]:
+    """Import a file, export it, and import that."""
+    group = pool.create_group("first")
+    engram.import_file(path, group)
+    out = path.with_name("again.grib")
+    engram.export_file(group, out)
+    again = pool.create_group("second")
+    engram.import_file(out, again)
+    return again, out
+
+
+def assert_alike(one: Any, other: Any) -> None:
+    """Assert that two groups have the same arrays and attributes."""
+    found, expected = arrays(other), arrays(one)
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype
+        assert np.array_equal(found[name][...], array[...], equal_nan=True)
+        assert {k: str(v) for k, v in found[name].attrs.items()} == {
+            k: str(v) for k, v in array.attrs.items()
+        }
+
+
+@pytest.mark.parametrize("sample", ["regular_ll_pl_grib1", PL, SFC, "reduced_gg_pl_32_grib2"])
+def test_messages_go_out_byte_for_byte(pool: Any, tmp_path: Path, sample: str) -> None:
+    handle = eccodes.codes_grib_new_from_samples(sample)
+    count = eccodes.codes_get_size(handle, "values")
+    eccodes.codes_release(handle)
+    parts = [
+        message(sample, field(n, count), bitsPerValue=16, level=level, dataDate=date)
+        for n, (level, date) in enumerate([(500, 20200102), (850, 20200101), (500, 20200101)])
+    ]
+    path = write(tmp_path / "x.grib", *parts)
+    again, out = back(pool, path)
+    assert out.read_bytes() == path.read_bytes()
+    assert_alike(pool["first"], again)
+
+
+def test_missing_values_and_places_stay_so(pool: Any, tmp_path: Path) -> None:
+    values = field(0)
+    values[[3, 100]] = 9999
+    one = message(PL, values, bitmapPresent=1, missingValue=9999, bitsPerValue=16, level=500)
+    other = message(PL, field(1), bitsPerValue=16, level=850, dataDate=20200102)
+    again, _ = back(pool, write(tmp_path / "x.grib", one, other))
+    assert np.isnan(arrays(pool["first"])["t"][...]).any()
+    assert_alike(pool["first"], again)
+
+
+@pytest.mark.parametrize("sample", ["regular_ll_pl_grib1", PL])
+@pytest.mark.parametrize("columns", [0, 1])
+def test_values_that_packing_would_round_go_out_whole(
+    pool: Any, tmp_path: Path, sample: str, columns: int
+) -> None:
+    keys = {"bitsPerValue": 12, "jPointsAreConsecutive": columns}
+    group = pool.create_group("first")
+    engram.import_file(write(tmp_path / "x.grib", message(sample, field(0), **keys)), group)
+    name = "t2m" if "t2m" in group else "t"
+    shape = group[name].shape
+    group[name][...] = np.random.default_rng(1).normal(size=shape).astype("f4")
+    report = engram.export_file(group, tmp_path / "y.grib")
+    assert [(e.path, e.what) for e in report.noted] == [(f"/{name}", "values")]
+    again = pool.create_group("second")
+    engram.import_file(tmp_path / "y.grib", again)
+    assert np.array_equal(again[name][...].astype("f4"), group[name][...])
+
+
+def refused(group: Any, path: Path, *words: str, **how: Any) -> None:
+    """Assert that an export is refused with these words, and writes nothing."""
+    with pytest.raises(engram.FormatError) as caught:
+        engram.export_file(group, path, **how)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert not path.exists()
+
+
+def test_what_did_not_come_from_grib_is_refused_by_name(pool: Any, tmp_path: Path) -> None:
+    pool["wind"] = np.zeros((3, 4), "f4")
+    refused(pool, tmp_path / "x.grib", "/wind", "the grid", "the parameter")
+    refused(pool, tmp_path / "x.grib", "nothing that came from GRIB", lossy=True)
+
+
+def test_what_was_changed_that_messages_say_is_refused_by_name(pool: Any, tmp_path: Path) -> None:
+    parts = [message(PL, field(n), level=level) for n, level in enumerate([500, 850])]
+    engram.import_file(write(tmp_path / "x.grib", *parts), pool)
+    refused(pool, tmp_path / "y.grib", "/t: array", "export all", slices="isobaricInhPa=0:1")
+    pool["t"].attrs["units"] = "degC"
+    refused(pool, tmp_path / "y.grib", "/t: attribute units")
+    pool["t"].attrs["units"] = "K"
+    pool["latitude"][...] = 1.0
+    refused(pool, tmp_path / "y.grib", "/latitude", "coordinate")
+    assert engram.export_file(pool, tmp_path / "y.grib", lossy=True).arrays > 1
+
+
+def test_coefficients_of_edition_2_go_out(pool: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.grib", message("sh_pl_grib2"))
+    again, _ = back(pool, path)
+    assert_alike(pool["first"], again)
+
+
+def test_coefficients_that_lose_their_grid_are_refused(pool: Any, tmp_path: Path) -> None:
+    engram.import_file(write(tmp_path / "x.grib", message("sh_pl_grib1")), pool)
+    refused(pool, tmp_path / "y.grib", "/t: GRIB cannot hold")
+
+
+def test_many_messages_are_kept(pool: Any, tmp_path: Path) -> None:
+    first = message(PL, field(0), bitsPerValue=16)
+    handle = eccodes.codes_new_from_message(first)
+    parts = []
+    for step in range(1000):
+        eccodes.codes_set(handle, "step", step)
+        parts.append(eccodes.codes_get_message(handle))
+    eccodes.codes_release(handle)
+    path = write(tmp_path / "x.grib", *parts)
+    _, out = back(pool, path)
+    assert out.read_bytes() == path.read_bytes()
+    assert len(arrays(pool["first"])["t"]._origin) < 1 << 18

@@ -1,0 +1,324 @@
+"""Attributes that are trees: they come back equal, are asked by path, and are stored whole."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import json
+import math
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import engram
+from engram import _engram, attr
+from shell import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOLVER = {
+    "tol": 1e-6,
+    "name": "gmres",
+    "levels": [{"size": 10, "kind": "fine"}, {"size": 5, "kind": "coarse"}],
+    "pre": {"kind": "ilu", "fill": 3, "on": True},
+    "notes": None,
+    "weights": [0.5, 0.25],
+    "mixed": [1, "two", 3.0, None, [4, 5]],
+    "empty": {},
+    "none": [],
+    "big": 2**80,
+    "raw": b"\0\1\0",
+}
+
+
+def alike(found: Any, given: Any) -> bool:
+    """Whether two trees are equal, arrays by their bytes; also of the same types."""
+    if isinstance(given, dict):
+        return (
+            isinstance(found, dict)
+            and list(found) == list(given)
+            and all(alike(found[key], given[key]) for key in given)
+        )
+    if isinstance(given, list | tuple):
+        same = isinstance(found, list) and len(found) == len(given)
+        return same and all(alike(a, b) for a, b in zip(found, given, strict=True))
+    if isinstance(given, np.ndarray):
+        same = found.dtype == given.dtype and found.shape == given.shape
+        return bool(same and found.tobytes() == given.tobytes())
+    if isinstance(given, float) and math.isnan(given):
+        return type(found) is float and math.isnan(found)
+    return type(found) is type(given) and found == given
+
+
+KEYS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text(max_size=6).filter(lambda text: not text.endswith("\0"))
+    | st.binary(max_size=4)
+    | st.complex_numbers(allow_nan=False)
+    | st.sampled_from(
+        [
+            np.float32(1.5),
+            np.arange(6, dtype=">i2").reshape(2, 3),
+            np.zeros((0, 2)),
+            np.datetime64("2020-02-29T12", "h"),
+            np.array(["a", "bc"]),
+            np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")]),
+        ]
+    )
+)
+TREES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4)
+)
+
+
+@settings(max_examples=120)
+@given(value=st.dictionaries(KEYS, TREES, max_size=5))
+def test_any_tree_comes_back_equal(shared_pool: engram.Pool, value: dict[str, Any]) -> None:
+    shared_pool.attrs["tree"] = value
+    assert alike(shared_pool.attrs["tree"], value)
+    assert alike(dict(shared_pool.attrs.items())["tree"], value)
+
+
+@pytest.fixture(scope="module")
+def shared_pool(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Give a pool for many examples."""
+    path = tmp_path_factory.mktemp("nested") / "pool"
+    with engram.create(path, size="64 MiB", force=True) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"a": 1}, {"b": 2}],
+        [[1], [2, 3]],
+        [None],
+        [1, None],
+        ["a", 1],
+        [2**70],
+        [{}],
+        [[], [1]],
+        {"a": {"b": {}}},
+    ],
+    ids=str,
+)
+def test_lists_that_are_no_array_are_trees(pool: engram.Pool, value: Any) -> None:
+    pool.attrs["x"] = value
+    assert alike(pool.attrs["x"], value)
+
+
+def test_lists_that_are_arrays_stay_arrays(pool: engram.Pool) -> None:
+    day = dt.datetime(2020, 1, 1, 3)  # noqa: DTZ001 - numpy's have no zone
+    for value in ([1, 2], [[1, 2], [3, 4]], ["a", "bc"], [day], [[day, day]]):
+        pool.attrs["x"] = value
+        assert isinstance(pool.attrs["x"], np.ndarray), value
+    assert pool.attrs["x"].dtype == "M8[us]"
+
+
+def test_trees_are_on_all_that_has_attributes(pool: engram.Pool) -> None:
+    made = [
+        pool,
+        pool.create_group("g", attrs={"solver": SOLVER}),
+        pool.create_array("a", data=np.arange(3), attrs={"solver": SOLVER}),
+        pool.create_blob("b", b"x", attrs={"solver": SOLVER}),
+    ]
+    pool.attrs.update(solver=OrderedDict(SOLVER))
+    for member in made:
+        assert alike(member.attrs["solver"], SOLVER), member
+    copied = {"t": (1, "a", {"b": (2, 3)}), "when": dt.date(2020, 1, 1)}
+    pool.attrs["x"] = copied
+    assert pool.attrs["x"] == {"t": [1, "a", {"b": [2, 3]}], "when": np.datetime64("2020-01-01")}
+
+
+def test_a_mesh_is_a_dict_of_arrays(pool: engram.Pool) -> None:
+    points = np.random.default_rng(1).random((500, 3))
+    cells = np.arange(2000, dtype="i4").reshape(500, 4)
+    mesh = {"points": points, "cells": cells, "kind": "tetra", "bounds": {"least": [0.0, 0.0, 0.0]}}
+    array = pool.create_array("T", data=points[:, 0], attrs={"mesh": mesh})
+    assert alike(array.attrs["mesh"], mesh)
+    assert pool.query("mesh.kind = 'tetra' and mesh.points contains 0.5").count() == 0
+    assert pool.query("mesh.cells contains 1999 and mesh.bounds.least contains 0").names() == ["T"]
+    assert pool["T"].attrs["mesh"]["points"].flags.writeable
+
+
+def test_trees_are_asked_by_path_as_one_by_one(pool: engram.Pool) -> None:
+    trees: dict[str, Any] = {
+        f"o{n}": {
+            "tol": 10.0**-n,
+            "pre": {"kind": "ilu" if n % 2 else "none", "levels": list(range(n))},
+            "steps": [{"n": n}, {"n": n + 1}],
+            **({"only": n} if n > 5 else {}),
+        }
+        for n in range(9)
+    }
+    for name, tree in trees.items():
+        pool.create_blob(name, b"", attrs={"solver": tree})
+    pool.create_blob("flat", b"", attrs={"solver": "text", "solver.tol": 1.0})
+
+    def of(judge: Any) -> list[str]:
+        return [name for name, tree in trees.items() if judge(tree)]
+
+    asked = {
+        "solver.tol < 1e-5": of(lambda t: t["tol"] < 1e-5),
+        "solver.pre.kind = 'ilu' and solver.tol > 1e-4": of(
+            lambda t: t["pre"]["kind"] == "ilu" and t["tol"] > 1e-4
+        ),
+        "exists(solver.only)": of(lambda t: "only" in t),
+        "solver.pre.levels contains 3": of(lambda t: 3 in t["pre"]["levels"]),
+        "solver.steps.`1`.n = 5": of(lambda t: t["steps"][1]["n"] == 5),
+        "not solver.only > 6": [*of(lambda t: not t.get("only", 0) > 6), "flat"],
+        "`solver.tol` = 1.0": ["flat"],
+    }
+    for sealed in (False, True):
+        if sealed:
+            _engram.maintain(pool._namespace)
+        for text, names in asked.items():
+            assert sorted(pool.query(text).names()) == sorted(names), (text, sealed)
+    ordered = pool.query("exists(solver.only) order by solver.only desc").names()
+    assert ordered == ["o8", "o7", "o6"]
+    assert pool.query(attr("solver")["pre"]["kind"] == "ilu").count() == 4
+    assert pool.aggregate("max(solver.tol) where solver.pre.kind = 'none'").item() == 1.0
+
+
+class Kind(str, enum.Enum):  # noqa: UP042 - which prints as what it holds
+    """A text that prints as something else."""
+
+    X = "xyz"
+
+
+class Small(enum.IntEnum):
+    """A number that has a name."""
+
+    ONE = 1
+
+
+def test_what_is_no_number_is_none_in_queries_and_tables(pool: engram.Pool) -> None:
+    values: list[Any] = [2.5, None, {}, "text", 2**64 - 1]
+    for n, value in enumerate(values):
+        pool.create_blob(f"b{n}", b"", attrs={"s": {"x": value, "list": [n, "a"]}})
+    assert pool.query("s.x < 10").names() == ["b0"]
+    assert pool.query("s.x = 0 or s.x.nothing = 0").count() == 0
+    assert pool.query("s.x = 18446744073709551615").names() == ["b4"]
+    assert pool.aggregate("max(s.x) where s.x < 10").item() == 2.5
+    frame = pool.query("exists(s)").to_pandas(["s.x", "s.list"])
+    assert frame["s.x"].tolist()[0] == 2.5
+    assert pool.query("s.x < 10").to_pandas(["s.x"])["s.x"].tolist() == [2.5]
+
+
+def test_subclasses_are_what_they_hold(pool: engram.Pool) -> None:
+    pool.attrs["x"] = {"a": Kind.X, "b": [Kind.X, None], "c": Small.ONE}
+    assert pool.attrs["x"] == {"a": "xyz", "b": ["xyz", None], "c": 1}
+
+
+@pytest.mark.parametrize("title", ["tree oak", "tree height of it", "tree dict x 0", "tree"])
+def test_a_structure_of_a_users_own_is_no_tree(pool: engram.Pool, title: str) -> None:
+    own = np.array((1, 2.0), [((title, "a"), "i4"), ("b", "f8")])[()]
+    pool.attrs["x"] = own
+    assert isinstance(pool.attrs["x"], np.void)
+    assert pool.attrs["x"] == own
+
+
+def test_a_change_of_a_tree_is_whole(pool: engram.Pool) -> None:
+    array = pool.create_array("a", data=[1], attrs={"solver": SOLVER, "other": 1})
+    array.attrs["solver"] = {"only": {"this": 1}}
+    assert array.attrs["solver"] == {"only": {"this": 1}}
+    assert pool.query("exists(solver.tol)").count() == 0
+    del array.attrs["solver"]
+    assert dict(array.attrs) == {"other": 1}
+
+
+def deep(levels: int) -> Any:
+    """Give a tree of so many levels."""
+    tree: Any = 1
+    for _ in range(levels):
+        tree = {"a": tree}
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (deep(16), "'x.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a' is a tree of more than 15 levels"),
+        ({"a": {1: 2}}, "'x.a' has the key 1"),
+        ({"a": {"": 2}}, "'x.a' has the key ''"),
+        ({"a": [1, {"b": object}]}, "'x.a.1.b' is <class 'object'>, of the type type"),
+        ({"a": {1, 2}}, "'x.a' is {1, 2}, of the type set"),
+        ({"a": "b\0"}, "does not end in NUL"),
+        ({"a": np.array([object()])}, "an array of object"),
+        ({"a": "\ud800"}, "has no UTF-8"),
+        ({"a": dt.datetime.now(dt.UTC)}, "numpy's times have no zone"),
+        ({"a": [None] * 1001}, "'x.a' has 1001 keys or items"),
+        ({"a": dt.timedelta.max}, "'x.a' is datetime.timedelta"),
+        ({"a": pd.Timestamp(1)}, "of the type Timestamp"),
+        ({"a": np.ma.masked}, "'x.a' is masked"),
+    ],
+    ids=range(13),
+)
+def test_what_is_no_tree_is_refused_by_its_path(pool: engram.Pool, value: Any, said: str) -> None:
+    pool.attrs["before"] = 1
+    with pytest.raises(engram.ArgumentError) as caught:
+        pool.attrs.update(after=1, x=value)
+    assert said in str(caught.value)
+    assert dict(pool.attrs) == {"before": 1}, "nothing of the commit was done"
+
+
+def test_a_tree_of_the_greatest_depth_is_kept_and_one_within_itself_is_refused(
+    pool: engram.Pool,
+) -> None:
+    for value in (deep(15), {"a": deep(13) | {"m": np.zeros((2, 2))}}):
+        pool.attrs["x"] = value
+        assert alike(pool.attrs["x"], value)
+    ring: dict[str, Any] = {}
+    ring["self"] = ring
+    with pytest.raises(engram.ArgumentError, match="more than 15 levels"):
+        pool.attrs["x"] = ring
+
+
+def test_the_command_line_shows_trees(pool: engram.Pool) -> None:
+    pool.create_blob("b", b"", attrs={"solver": SOLVER, "mesh": {"points": np.zeros((2, 3))}})
+    path = str(pool.path)
+    shown = run("attr", path, "b", "--json")
+    assert shown.code == 0, shown.err
+    found = json.loads(shown.out)
+    assert found["solver"]["pre"] == SOLVER["pre"]
+    assert found["mesh"]["points"] == [[0.0] * 3] * 2
+    assert "gmres" in run("info", path, "b").out
+    assert "gmres" in run("attr", path, "b").out
+    before = run("dump", path, "--text").out
+    assert "gmres" in before
+    pool["b"].attrs["solver"] = SOLVER | {"name": "bicg"}
+    assert "bicg" in run("dump", path, "--text").out
+    text = json.dumps({"tol": 1e-6, "pre": {"kind": "ilu"}, "list": [1, "a"]})
+    assert run("attr", path, "b", f"set={text}").code == 0
+    assert pool["b"].attrs["set"] == json.loads(text)
+
+
+def test_files_have_trees_as_json_or_as_structures(pool: engram.Pool, tmp_path: Path) -> None:
+    tree = {"tol": 1e-6, "pre": {"kind": "ilu", "list": [1, None, "x"]}, "points": np.eye(2)}
+    pool.create_array("T", data=np.arange(3.0), attrs={"solver": tree})
+    engram.export_file(pool, tmp_path / "a.zarr")
+    said = json.loads((tmp_path / "a.zarr/T/zarr.json").read_text(encoding="utf-8"))
+    plain = {**tree, "points": [[1.0, 0.0], [0.0, 1.0]]}
+    assert said["attributes"]["solver"] == plain
+    engram.export_file(pool, tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5") as file:
+        kept = file["T"].attrs["solver"]
+        assert (kept["tol"], kept["pre"]["kind"], kept["points"].tolist()) == (
+            1e-6,
+            "ilu",
+            plain["points"],
+        )
+    with pytest.raises(engram.FormatError, match="attribute solver"):
+        engram.export_file(pool, tmp_path / "a.nc", format="netcdf3")
+    assert engram.export_file(pool, tmp_path / "a.nc", format="netcdf3", lossy=True).left_out
