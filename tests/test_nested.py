@@ -254,7 +254,7 @@ def deep(levels: int) -> Any:
         ({"a": {"": 2}}, "'x.a' has the key ''"),
         ({"a": [1, {"b": object}]}, "'x.a.1.b' is <class 'object'>, of the type type"),
         ({"a": {1, 2}}, "'x.a' is {1, 2}, of the type set"),
-        ({"a": "b\0"}, "does not end in NUL"),
+        ({"a": "b\0"}, "cannot end in NUL"),
         ({"a": np.array([object()])}, "an array of object"),
         ({"a": "\ud800"}, "has no UTF-8"),
         ({"a": dt.datetime.now(dt.UTC)}, "numpy's times have no zone"),

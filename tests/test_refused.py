@@ -214,6 +214,7 @@ def test_a_refusal_tells_the_reason(pool: engram.Pool) -> None:
     for value in (2**70, -(2**70), [1, 2**70], [2**70]):
         with pytest.raises(engram.ArgumentError, match=r"1180591620717411303424.* 64-bit"):
             pool["x"] = value
+    for value in (2**70, -(2**70)):
         with pytest.raises(engram.ArgumentError, match=r"1180591620717411303424.* 64-bit"):
             pool.attrs["x"] = value
     with pytest.raises(engram.ArgumentError, match="of type int"):
