@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bench.marks import Blocks
+
 MIB = 1 << 20
 
 
@@ -63,10 +65,23 @@ def rows(line: dict[str, Any]) -> list[list[str]]:
     return found
 
 
+def measured(held: dict[str, Any]) -> str:
+    """Say what was measured, when and where."""
+    machine = held["machine"]
+    return (
+        f"Commit {held['commit']}, {held['when'][:10]}, {machine['processor']}, "
+        f"{machine['cores']} cores."
+    )
+
+
+def blocks(held: dict[str, Any]) -> Blocks:
+    """Return what a page has from a file of results: one table."""
+    return {"tables": [*page(held)]}
+
+
 def page(held: dict[str, Any]) -> Iterator[str]:
     """Give the lines of the tables."""
-    machine = held["machine"]
-    yield f"Commit {held['commit']}, {held['when'][:10]}, {machine['cores']} cores."
+    yield measured(held)
     yield ""
     yield "| Work | By | Median | Against | Asked | |"
     yield "| --- | --- | ---: | ---: | --- | --- |"

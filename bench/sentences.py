@@ -127,6 +127,8 @@ BATCH = Work("latest", "create a 256 B array, batches of 1000")
 READ = Work("latest", "read a 256 B array by path")
 LZF = Work("latest", "import 2048 MiB, compressed")
 PLAIN = Work("latest", "import 2048 MiB, contiguous")
+PAGES = Work("latest", "sum of 64 MiB in memory, by its pages")
+HUGE = Work("latest", "make huge pages of 64 MiB on small ones")
 SMALL_FILES = Work("latest", "import 1,000 small netCDF-4 files, each")
 RANKS = ("1 rank", "2 ranks", "4 ranks")
 WRITES = [Work("mpi", f"{ranks}: write 2.0 GiB") for ranks in RANKS]
@@ -229,6 +231,13 @@ SENTENCES = [
         clock(PUT, "h5py, rewriting"),
         clock(PUT),
         speed(PUT, "h5py, rewriting"),
+    ),
+    of(
+        SPEED,
+        "Adding up 64 MiB takes {} x the time on small pages that it takes on huge ones. To make "
+        "huge pages of small ones takes as long as {} such sums",
+        lambda: told(PAGES.of("small pages") / PAGES.of("huge pages")),
+        lambda: told(HUGE.of("the kernel") / PAGES.of("small pages")),
     ),
     of(
         SPEED,

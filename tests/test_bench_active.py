@@ -12,9 +12,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
-from bench.active import beyond, emulated, kernels, limited, pages, table1, words
-from bench.active.drivers import DRIVERS, Sizes
+from bench.active import beyond, emulated, kernels, limited, table1, words
+from bench.active.drivers import (
+    BIG,
+    DRIVERS,
+    SMALL,
+    Addition,
+    Histogram,
+    KMeans,
+    Multiplication,
+    Sizes,
+)
 from bench.active.way import MEDIA, Fleet
+from bench.active.ways.engram_here import Roomy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,8 +87,7 @@ def test_a_run_writes_its_page_and_picture(tmp_path: Path, home: Path) -> None:
     text = page.read_text()
     assert all(line["title"] in text for line in json.loads(results.read_text())["lines"][-3:])
     assert text.startswith((ROOT / "docs" / "evaluation-active.md").read_text()[:500])
-    assert pages.BEGIN in text
-    assert pages.END in text
+    assert all(f"<!-- tables: {mark} -->" in text for mark in ("begin", "end"))
     assert f"Left out is {beyond.NAME}: --disk is on tmpfs" in text
     assert all(about in text for about in (emulated.NOTE, table1.NOTE))
 
@@ -115,23 +124,41 @@ def test_a_method_that_copies_first_sees_private_arrays(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "reuse", "output"),
+    ("kind", "reuse", "output", "is_sequential"),
     [
-        (DRIVERS[0], 1, 4 * 140 / (4 * 8192)),  # a count for each bin
-        (DRIVERS[1], 10, 10 * 2 * 20 * 513 / (2 * 8192)),  # sums, and how many, for each centre
-        (DRIVERS[2], 1, 0.5),
-        (DRIVERS[3], 2, 12 / 12),  # 2 x 3 by 3 x 2 blocks, each read twice; 12 products
+        (DRIVERS[0], 1, 140 / (4 * 8192), True),  # a count for each bin
+        (DRIVERS[1], 10, 20 * 512 / (2 * 8192), True),  # the centres
+        (DRIVERS[2], 1, 0.5, True),
+        (DRIVERS[3], 2, 4 / 12, False),  # 2 x 3 by 3 x 2 blocks, each read twice; 2 x 2 come of it
     ],
 )
 def test_what_applications_are_like_is_counted(
-    home: Path, kind: type, reuse: float, output: float
+    home: Path, kind: type, reuse: float, output: float, *, is_sequential: bool
 ) -> None:
-    with contextlib.closing(Fleet(["engram"], home, print, once=True)) as fleet:
+    with contextlib.closing(Fleet(["limit"], home, print, once=True)) as fleet:
         row = table1.row(kind, fleet.fresh()[0], TINY, 1)
     assert row.reuse == reuse
     assert row.output_ratio == pytest.approx(output)
-    assert 0 < row.method_index < 1
-    assert row.ns_per_byte > 0
+    assert row.is_sequential is is_sequential
+    assert row.computation_to_data > row.method_index > 0
+
+
+def test_table_1_has_each_application_beside_the_papers_value() -> None:
+    kinds = (Histogram, KMeans, Addition, Multiplication)
+    printed = {(kind.name, sizes.name) for kind in kinds for sizes in (SMALL, BIG)}
+    assert set(table1.PRINTED) == printed
+
+
+def test_texts_of_the_projects_size_are_counted_on_disks_too(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "WHOLE_SIZES", (4 << 10,))
+    monkeypatch.setattr(Roomy, "most_bytes", 64 << 20)
+    found = {line.title.rpartition(": ")[2]: line for line in words.whole(tmp_path, home, print)}
+    disks = {"engram-disk", "engram-disk-background"}
+    assert set(found["all"].samples) == {"limit", "engram", "engram, batched", *disks}
+    assert set(found["settle"].samples) == {"engram-disk-background"}
+    assert not list(tmp_path.glob("engram-bench-*"))
 
 
 def test_a_command_that_wants_more_than_its_limit_is_ended_and_its_group_goes(
@@ -182,6 +209,6 @@ def test_data_beyond_memory_are_read_again_and_again(tmp_path: Path) -> None:
         lines, about = beyond.lines(tmp_path, 1, quick=True, tell=print)
     except limited.RefusedError as refusal:
         pytest.skip(str(refusal))
-    assert [set(line.samples) for line in lines] == [set(beyond.FLEET)]
+    assert [set(line.samples) for line in lines] == [set(beyond.FLEET)] * 2  # volatile and stored
     assert about["data"] == 2 * about["limit"]
     assert about["read"] > about["data"] / 3

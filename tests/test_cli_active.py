@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import textwrap
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +17,7 @@ import engram
 from engram import active
 from engram.active.code import classes
 from shell import piped, run
-from support import in_child
+from support import PATIENCE, in_child
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -282,7 +285,28 @@ def test_gc_collects_what_no_alias_leads_to(path: Path, verb: list[str]) -> None
     assert json.loads(did("--json"))["objects"] == 0
 
 
+def test_gc_goes_on_until_it_is_interrupted(path: Path) -> None:
+    with engram.open(path, mode="r+") as pool, active.use(pool):
+        active.ActiveObject.delete_alias("T")
+        active.ActiveObject.delete_alias("temperature")
+    words = ("gc", str(path), "--every", "0.1", "--older-than", "0", "--json")
+    with subprocess.Popen(
+        [sys.executable, "-m", "engram", *words], stdout=subprocess.PIPE, text=True
+    ) as verb:
+        end = time.monotonic() + PATIENCE
+        while listed(path, "--all"):
+            assert time.monotonic() < end
+        verb.send_signal(signal.SIGINT)
+        out, _ = verb.communicate(timeout=PATIENCE)
+    told = json.loads(out)
+    assert (told["objects"], told["nbytes"], told["error"]) == (2, 48, None)
+
+
 def test_gc_refuses_what_makes_no_sense(path: Path) -> None:
+    assert run("gc", path, "--every", "1", "--dry-run").code == 2
+    ended = run("gc", path, "--every", "0")
+    assert ended.code == engram.ArgumentError.exit_code
+    assert "every 0.0 is no time" in " ".join(ended.err.split())
     for words in (["--older-than", "-1"], ["--older-than", "soon"], ["more"]):
         assert run("gc", path, *words).code == 2
     assert run("gc", path / "none").code == engram.PoolNotFoundError.exit_code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
@@ -295,3 +295,79 @@ def test_the_word_count_of_the_white_paper(session: Path) -> None:
         result.merge_word_counts(each.word_count())
     assert result.get_summary(4) == [("be", 2), ("is", 2), ("the", 2), ("to", 2)]
     assert session.exists()
+
+
+# The snippet of the paper
+
+SNIPPET = """
+import sys
+from engram.compat.dataclay import DataClayObject, api, dclayMethod
+
+
+class Block(DataClayObject):
+    \"\"\"
+    @ClassField data numpy.ndarray
+    @ClassField label str
+    \"\"\"
+    @dclayMethod(return_='float')
+    def mean(self):
+        return self.data.mean()
+
+
+api.init(sys.argv[1])
+if len(sys.argv) == 2:
+    b = Block("MyLabel", [1, 2, 3])
+    b.makePersistent()
+    m = b.mean()
+    print(m, b.getID())
+else:
+    b = Block.get_by_id(sys.argv[2].partition(":")[0])
+    print(b.mean(), b.label, b.data.dtype.kind, b.data.tolist())
+"""
+
+
+def test_the_papers_snippet_runs_as_printed(session: Path) -> None:
+    config = session.parent / "session.properties"
+    mean, number = python(SNIPPET, config).split()
+    assert mean == "2.0"
+    assert python(SNIPPET, config, number) == "2.0 MyLabel i [1, 2, 3]"
+
+
+class Typed(DataClayObject):
+    """What has fields and no `__init__`.
+
+    @ClassField data numpy.ndarray
+    @ClassField label str
+    @ClassField note str
+    @ClassField counts dict<str, int>
+    @ClassField steps list<int>
+    """
+
+
+def test_arguments_go_in_order_if_they_fit_and_else_by_type() -> None:
+    made: Any = Typed(np.zeros(2), "a", "b", {"x": 1}, [1])
+    assert (made.label, made.note, made.counts, made.steps) == ("a", "b", {"x": 1}, [1])
+    made = Typed("a", [1.5, 2], note="b")
+    assert (made.label, made.note, made.data.tolist()) == ("a", "b", [1.5, 2.0])
+    made = Typed({"x": 1}, data=[[1, 2], (3, 4)])
+    assert (made.counts, made.data.shape) == ({"x": 1}, (2, 2))
+    made = Typed(None, "a", None, steps=[1])
+    assert (made.data, made.label, made.steps) == (None, "a", [1])
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "told"),
+    [
+        (("a", [1]), {}, r"'a' \(str\), \[1\] \(list\) fit more than one way"),
+        ((b"a", [1]), {}, r"data numpy.ndarray, label str, .* b'a' \(bytes\).* do not fit"),
+        (([[1], [1, 2]],), {"steps": []}, "do not fit"),
+        (({"x": "y"},), {}, "do not fit"),
+        (([1],), {"data": [2]}, "'data' twice"),
+        ((1, 2, 3, 4, 5, 6), {}, "takes 5 fields, not 6"),
+    ],
+)
+def test_arguments_that_fit_in_no_way_or_in_several_are_told(
+    args: tuple[object, ...], named: dict[str, object], told: str
+) -> None:
+    with pytest.raises(engram.ArgumentError, match=f"Typed.*{told}"):
+        Typed(*args, **named)

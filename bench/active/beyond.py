@@ -22,7 +22,15 @@ import numpy as np
 
 from bench.active import applications
 from bench.active.applications import WHOLE
-from bench.active.drivers import VOLATILE, Addition, Histogram, KMeans, Sizes
+from bench.active.drivers import (
+    STORED,
+    VOLATILE,
+    Addition,
+    Histogram,
+    KMeans,
+    Multiplication,
+    Sizes,
+)
 from bench.active.limited import RefusedError, filesystem, limited
 from bench.active.way import Fleet
 from bench.harness import Bound, Line
@@ -36,16 +44,23 @@ ROOT = Path(__file__).parents[2]
 NAME = "data of twice the memory"
 NOTE = (
     "{data} MiB of data in a cgroup of {limit} MiB, on {filesystem}. Medians of a run through all "
-    "of it; a run of these read {read} MiB from the disk, as a mean (an iteration of k-means is a "
-    "run of its own there). `limit-files` is numpy on mapped files."
+    "of it. A look at all data read {read} MiB from the disk, as a mean over histogram, matrix "
+    "addition and k-means with volatile results (an iteration of k-means is one look). "
+    "`limit-files` is numpy on mapped files; what it stores, it writes to files and syncs. Sums of "
+    "matrices with volatile results are looked at, and dropped."
 )
 FLEET = ("limit-files", "engram", "engram-pre-copy", "engram-copy")
 FITTING = ("ext4", "xfs")
 LIMIT_MIB, QUICK_LIMIT_MIB = 192, 64
 TIMES = 2
 BLOCK_MIB = 4
+SIDE = 724
+"""Of a square block of as much."""
+ACROSS = 4
+"""A matrix to be multiplied has so many blocks on its short side; the long one is the other's."""
 ROUNDS = 3
-SPARE = 1.5
+SPARE = 2.5
+"""How much of the disk each way may take beside the data: stored sums are half of it."""
 BOUNDS = tuple(Bound("engram", other, "show") for other in FLEET if other != "engram")
 
 
@@ -57,18 +72,20 @@ class Twice(KMeans):
 
 
 class Sequential(Addition):
-    """Sums are looked at one by one, and dropped: together they would not fit in memory."""
+    """Volatile sums are looked at one by one, and dropped: they would not fit in memory."""
 
     def run(self, result: str) -> tuple[str, list[Any]]:
-        """Add up the blocks, in pairs; of each sum its first row stays."""
+        """Add up the blocks, in pairs; of each volatile sum its first row stays."""
+        if result != VOLATILE:
+            return super().run(result)
         pairs = zip(self.left, self.right, strict=True)
         return result, [np.array(self.way.ask("add", *pair)[:1]) for pair in pairs]
 
 
 def sizes(data_mib: int) -> Sizes:
     """Return blocks of which two for each count are that much."""
-    side = 0  # nothing is multiplied
-    return Sizes("large", data_mib // BLOCK_MIB // 2, BLOCK_MIB << 20, side, (0, 0, 0))
+    count = data_mib // BLOCK_MIB // 2
+    return Sizes("large", count, BLOCK_MIB << 20, SIDE, (ACROSS, count // ACROSS, ACROSS))
 
 
 def read_bytes() -> int:
@@ -84,22 +101,30 @@ def run(folder: Path, data_mib: int, rounds: int, *, quick: bool) -> tuple[list[
     if not quick:
         kinds[Sequential] = blocks
         kinds[Twice] = replace(blocks, count=2 * blocks.count)  # it has one for each count
+        kinds[Multiplication] = blocks
     found = []
     taken_bytes = looks = 0
     for kind, theirs in kinds.items():
         fleet = Fleet(FLEET, Path(tempfile.mkdtemp(dir=folder)), print, once=False)
         try:
             drivers = [(way, kind(way, theirs)) for way in fleet.fresh()]
-            line = Line(f"{NAME}: {drivers[0][1].name}", "ms", [*BOUNDS])
-            before = read_bytes()
-            applications.race(drivers, {(VOLATILE, WHOLE): line}, rounds)
-            taken_bytes += read_bytes() - before
-            looks += len(drivers) * (rounds + 1) * (Twice.iterations if kind is Twice else 1)
-            found.append(line)
+            for result in (VOLATILE, STORED):
+                line = Line(f"{NAME}: {drivers[0][1].name}, {result}", "ms", [*BOUNDS])
+                before = read_bytes()
+                applications.race(drivers, {(result, WHOLE): line}, rounds)
+                if result == VOLATILE and kind is not Multiplication:
+                    taken_bytes += read_bytes() - before
+                    looks += len(drivers) * (rounds + 1) * iterations(kind)
+                found.append(line)
         finally:
             fleet.close()
             shutil.rmtree(fleet.folder)
     return found, taken_bytes / looks / 2**20
+
+
+def iterations(kind: Callable[..., Driver]) -> int:
+    """Return how often a run looks at all data."""
+    return Twice.iterations if kind is Twice else 1
 
 
 def lines(

@@ -18,11 +18,13 @@ from matplotlib.figure import Figure
 from bench.active import beyond, emulated, table1
 from bench.active.drivers import DRIVERS, VOLATILE
 from bench.active.way import ALL
+from bench.marks import filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+    from bench.marks import Blocks
+
 COUNT = Path(__file__).parents[2] / "examples" / "active-comparison" / "count.py"
 COLOURS = {
     "limit": "#333333",
@@ -180,14 +182,17 @@ def draw(found: Found, place: Path) -> None:
     figure.savefig(place, dpi=110)
 
 
+def blocks(results: Results) -> Blocks:
+    """Return what the page has from a file of results."""
+    return {"tables": tables(results)}
+
+
 def main() -> None:
     """Write the tables into the page, and draw."""
     results_place, page_place, picture = map(Path, sys.argv[1:4])
     results = json.loads(results_place.read_text(encoding="utf-8"))
     page = page_place.read_text(encoding="utf-8")
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    between = "\n".join([BEGIN, "", *tables(results), "", END])
-    page_place.write_text(before + between + after, encoding="utf-8")
+    page_place.write_text(filled(page, blocks(results)), encoding="utf-8")
     draw(applications(results["lines"]), picture)
 
 

@@ -35,7 +35,13 @@ MEDIA = {
 }
 """Ways that are taken on other media, or where data do not fit in memory."""
 
-ALL = WAYS | MEDIA
+DISKS = {
+    "engram-disk": "bench.active.ways.engram_media:Disk",
+    "engram-disk-background": "bench.active.ways.engram_media:Background",
+}
+"""Ways with pools on a disk that hold word count's texts of the project's own sizes."""
+
+ALL = WAYS | MEDIA | DISKS
 """Every way by its name."""
 
 

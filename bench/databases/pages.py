@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
+from bench.marks import filled
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+    from bench.marks import Blocks
+
 COLOURS = {
     "engram": "#1f6f8b",
     "engram, two threads": "#66a9bf",
@@ -201,14 +204,17 @@ def broken(name: str) -> str:
     return f"{head}\n{rest}"
 
 
+def blocks(held: Results) -> Blocks:
+    """Return what the page has from a file of results."""
+    return {"tables": tables(held)}
+
+
 def main() -> None:
     """Write the tables into the page, and draw."""
     results, page, picture = map(Path, sys.argv[1:4])
     held = json.loads(results.read_text(encoding="utf-8"))
     text = page.read_text(encoding="utf-8")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    between = "\n".join([BEGIN, "", *tables(held), "", END])
-    page.write_text(before + between + after, encoding="utf-8")
+    page.write_text(filled(text, blocks(held)), encoding="utf-8")
     draw(held["lines"], picture)
 
 

@@ -1,17 +1,14 @@
-"""The evaluation's figures as Markdown, from what was measured.
-
-    python -m bench.evaluation.tables RESULTS.json
-
-prints the tables of `docs/evaluation.md`.
-"""
+"""The evaluation's figures as Markdown, from what was measured."""
 
 from __future__ import annotations
 
-import json
 import re
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from bench.page import measured
+
+if TYPE_CHECKING:
+    from bench.marks import Blocks
 
 UNITS = {
     "s": (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)),
@@ -29,17 +26,16 @@ TOPICS = {
 }
 
 
-def main() -> None:
-    """Print a table for each topic."""
-    lines = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["lines"]
+def blocks(held: dict[str, Any]) -> Blocks:
+    """Return what the page has from a file of results: a table for each topic."""
+    found: list[str] = []
     for topic, pattern in TOPICS.items():
-        found = [line for line in lines if re.match(pattern, line["title"])]
-        if found:
-            print(f"### {topic}\n")  # noqa: T201 - the answer
-            print("| work | Engram | against | ratio | asked | |\n|---|---|---|---|---|---|")  # noqa: T201
-            for line in found:
-                print(*rows(line), sep="\n")  # noqa: T201
-            print()  # noqa: T201
+        lines = [line for line in held["lines"] if re.match(pattern, line["title"])]
+        if lines:
+            found += ["", f"### {topic}", ""] if found else [f"### {topic}", ""]
+            found += ["| work | Engram | against | ratio | asked | |", "|---|---|---|---|---|---|"]
+            found += [row for line in lines for row in rows(line)]
+    return {"measured": [measured(held)], "tables": found}
 
 
 def rows(line: dict[str, Any]) -> list[str]:
@@ -81,7 +77,3 @@ def asked(bound: dict[str, Any]) -> str:
 def verdict(bound: dict[str, Any]) -> str:
     """Return whether it is met."""
     return {True: "met", False: "**missed**", None: ""}[bound["met"]]
-
-
-if __name__ == "__main__":
-    main()

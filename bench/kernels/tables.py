@@ -1,17 +1,18 @@
-"""Tables of the kernels for docs: `python -m bench.kernels.tables RESULTS` prints Markdown."""
+"""Tables of the kernels, of the share of serialization and of modes, in Markdown."""
 
 from __future__ import annotations
 
-import json
-import sys
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.kernels.lines import CALLS, ENGRAM, KERNELS, LIMITS, PEAK
 from bench.kernels.particles import UNIT_BYTES
 from bench.kernels.pictures import KERNEL, SHARE
 from bench.kernels.worker import BATCHED, MIQS, MODES
+from bench.page import measured
+
+if TYPE_CHECKING:
+    from bench.marks import Blocks
 
 OTHERS = ("engram, none", "engram, async", BATCHED)
 MIB = 1 << 20
@@ -106,13 +107,14 @@ def percent(share: float) -> str:
     return f"{share * 100:.2g}" if abs(share) < 1 else f"{share * 100:.0f}"
 
 
-def main() -> None:
-    """Print all tables that the results have lines for."""
-    lines = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["lines"]
-    for table in (kernel(lines, "write"), kernel(lines, "read"), peaks(lines), shares(lines)):
-        print("\n".join(table), end="\n\n")  # noqa: T201 - what is asked for
-    print("\n".join(modes(lines)))  # noqa: T201 - as above
-
-
-if __name__ == "__main__":
-    main()
+def blocks(held: dict[str, Any]) -> Blocks:
+    """Return what the page has from a file of results."""
+    lines = held["lines"]
+    return {
+        "measured": [measured(held)],
+        "write": kernel(lines, "write"),
+        "read": kernel(lines, "read"),
+        "peaks": peaks(lines),
+        "shares": shares(lines),
+        "modes": modes(lines),
+    }

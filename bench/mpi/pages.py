@@ -1,6 +1,6 @@
-"""The evaluation's tables and picture: `python -m bench.mpi.pages RESULTS PICTURE`.
+"""The evaluation's tables, and its picture: `python -m bench.mpi.pages RESULTS PICTURE`.
 
-Reads the JSON that `python -m bench.mpi` wrote, prints Markdown, and draws GB/s.
+Reads the JSON that `python -m bench.mpi` wrote, and draws GB/s.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
 from bench.mpi.__main__ import ADD_UP, EMULATED, MODES, NEW_POOL, PEERS
+from bench.page import measured, page
+
+if TYPE_CHECKING:
+    from bench.marks import Blocks
 
 COLOURS = {
     "engram": "#1f6f8b",
@@ -116,22 +120,26 @@ def draw(found: Found, place: Path) -> None:
     figure.savefig(place, dpi=110)
 
 
-def main() -> None:
-    """Print the tables, and draw."""
-    results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+def blocks(results: dict[str, Any]) -> Blocks:
+    """Return what the page has from a file of results."""
     found = kernels(results["lines"])
-    new = table(found, "write", NEW_POOL)
-    print("### Write: a new pool beside new files\n", *new, "", sep="\n")  # noqa: T201
+    shown = ["### Write: a new pool beside new files", "", *table(found, "write", NEW_POOL)]
     for operation, title in TITLES.items():
         if any(name == operation for name, _ in found):
-            print(f"### {title}\n", *table(found, operation), "", sep="\n")  # noqa: T201
-    if shown := modes(results["lines"]):
-        print("### pMEMCPY's modes\n", *shown, "", sep="\n")  # noqa: T201
-    for line in results["lines"]:
-        if not MODE.match(line["title"]):
-            times = {who: f"{1e3 * time:.1f} ms" for who, time in line["medians"].items()}
-            print(line["title"], times, [b["ratio"] for b in line["bounds"]])  # noqa: T201
-    draw(found, Path(sys.argv[2]))
+            shown += ["", f"### {title}", "", *table(found, operation)]
+    others = [line for line in results["lines"] if not MODE.match(line["title"])]
+    return {
+        "measured": [measured(results)],
+        "tables": shown,
+        "one rank": list(page({**results, "lines": others}))[2:],
+        "modes": modes(results["lines"]),
+    }
+
+
+def main() -> None:
+    """Draw."""
+    results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    draw(kernels(results["lines"]), Path(sys.argv[2]))
 
 
 if __name__ == "__main__":

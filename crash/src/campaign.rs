@@ -269,9 +269,16 @@ impl Campaign {
         Ok(())
     }
 
-    /// The step that was least died at, those that are hard to reach less often.
+    /// The step that was least died at, those that are hard to reach less often; after the kills
+    /// that were asked for, one of those that were not died at often enough.
     fn next_step(&mut self) -> usize {
         let mut order = ours();
+        if self.kills() >= self.plan.kills {
+            let few = |step: &usize| self.at_step[*step] < self.plan.each;
+            if order.iter().any(few) {
+                order.retain(few);
+            }
+        }
         let by = self.random.below(order.len() as u64) as usize;
         order.rotate_left(by);
         let score = |step: &usize| self.at_step[*step] * 4 + self.missed[*step];

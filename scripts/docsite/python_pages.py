@@ -140,6 +140,7 @@ PAGES = (
         {
             "engram.active": (
                 *("ActiveObject", "activemethod", "ActiveMethod", "Executor", "use", "gc"),
+                *("collect", "Collector", "Rounds"),
                 *("unreachable", "Collected", "StoredClass", "load_class", "AliasNotFoundError"),
                 *("AliasTakenError", "ClassChangedError", "ClassUnknownError", "ConflictError"),
                 *("MethodError", "ObjectDeletedError", "UndeclaredFieldError"),

@@ -22,11 +22,14 @@ class Here:
     name = "engram"
     kind: type[Block] = Block
     emulate: str | None = None
+    durability = "auto"
     most_bytes = 1 << 30
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "pool"
-        self.pool = engram.create(self.path, size=self.most_bytes, emulate=self.emulate)
+        self.pool = engram.create(
+            self.path, size=self.most_bytes, durability=self.durability, emulate=self.emulate
+        )
 
     def put(self, values: Values) -> Block:
         block = self.kind(data=values)

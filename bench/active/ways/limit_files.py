@@ -11,6 +11,7 @@ import numpy as np
 from bench.active.ways.limit import Limit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from bench.active.kernels import Values
@@ -25,6 +26,7 @@ class Files(Limit):
         super().__init__(folder)
         self.folder = folder
         self.numbers = count()
+        self.places: dict[int, Path] = {}
 
     def put(self, values: Values) -> Values:
         place = self.folder / f"{next(self.numbers)}.npy"
@@ -32,7 +34,13 @@ class Files(Limit):
             np.save(file, values)
             file.flush()
             os.fsync(file.fileno())
-        return np.asarray(np.load(place, mmap_mode="r+"))
+        handle = np.asarray(np.load(place, mmap_mode="r+"))
+        self.places[id(handle)] = place
+        return handle
+
+    def drop(self, handles: Sequence[Values]) -> None:
+        for handle in handles:
+            self.places.pop(id(handle)).unlink()
 
     def keep(self, method: str, own: Values, *others: Any) -> Values:
         return self.put(self.ask(method, own, *others))

@@ -25,6 +25,7 @@ all of it.
 from typing import TYPE_CHECKING, Any
 
 from engram.active.code.classes import StoredClass, load_class
+from engram.active.collecting import Collector, Rounds, collect
 from engram.active.errors import (
     AliasNotFoundError,
     AliasTakenError,
@@ -55,10 +56,12 @@ __all__ = [
     "ClassChangedError",
     "ClassUnknownError",
     "Collected",
+    "Collector",
     "ConflictError",
     "Executor",
     "MethodError",
     "ObjectDeletedError",
+    "Rounds",
     "StoredClass",
     "UndeclaredFieldError",
     "UnsupportedFieldError",
@@ -66,6 +69,7 @@ __all__ = [
     "VersionError",
     "WorkerDiedError",
     "activemethod",
+    "collect",
     "gc",
     "load_class",
     "unreachable",

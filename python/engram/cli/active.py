@@ -11,6 +11,7 @@ import typer
 
 from engram import active
 from engram.active.code import classes as stored
+from engram.active.collecting import AGE
 from engram.active.places import ways
 from engram.active.stored import collect
 from engram.active.stored.home import Home, home_of
@@ -50,10 +51,17 @@ AliasArgument = Annotated[
 ]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Delete nothing; say what would go.")]
 OlderOption = Annotated[
-    float,
+    float | None,
     typer.Option(
-        "--older-than", metavar="SECONDS", help="Leave what was changed within that time.", min=0
+        "--older-than",
+        metavar="SECONDS",
+        help="Leave what was changed within that time: 0, or with --every 3600, by default.",
+        min=0,
     ),
+]
+EveryOption = Annotated[
+    float | None,
+    typer.Option("--every", metavar="SECONDS", help="Do it again and again, until interrupted."),
 ]
 
 
@@ -282,9 +290,22 @@ def _value(word: str) -> Any:
         return word
 
 
-def _collect(pool: Path, namespace: str, *, dry_run: bool, older_than: float, json: bool) -> None:
+def _collect(
+    pool: Path,
+    namespace: str,
+    *,
+    dry_run: bool,
+    older_than: float | None,
+    every: float | None,
+    json: bool,
+) -> None:
+    if every is not None:
+        if dry_run:
+            raise typer.BadParameter("--every deletes, and --dry-run does not: give one of them")
+        _collect_on(pool, namespace, every, older_than, json=json)
+        return
     with opened(pool, namespace, "r" if dry_run else "r+") as (_, root):
-        done = active.gc(root, dry_run=dry_run, older_than=older_than)
+        done = active.gc(root, dry_run=dry_run, older_than=older_than or 0.0)
     if json:
         terminal.print_json(done._asdict())
         return
@@ -294,36 +315,62 @@ def _collect(pool: Path, namespace: str, *, dry_run: bool, older_than: float, js
     terminal.say(f"{line}; reachable: {done.reachable}{kept}")
 
 
+def _collect_on(
+    pool: Path, namespace: str, every: float, older_than: float | None, *, json: bool
+) -> None:
+    """Collect again and again, until it is interrupted; then say what was done."""
+    age = AGE if older_than is None else older_than
+    with opened(pool, namespace, "r+") as (_, root):
+        collector = active.collect(root, every=every, older_than=age)
+        try:
+            collector.wait()
+        finally:
+            done = collector.stop()
+            why = None if done.error is None else str(done.error)
+            if json:
+                terminal.print_json({**done._asdict(), "error": why})
+            else:
+                line = f"collected: {counted(done.objects, 'object')} ({human(done.nbytes)})"
+                terminal.say(f"{line} in {counted(done.rounds, 'round')}")
+                if why is not None:
+                    terminal.say(f"the last round failed: {why}")
+
+
 @verbs.command(
     name="gc",
     epilog=examples(
         "engram active gc /dev/shm/run --dry-run",
         "engram active gc /dev/shm/run --older-than 3600",
+        "engram active gc /dev/shm/run --every 60",
     ),
 )
 def collect_garbage(
     pool: PoolArgument,
     *,
     dry_run: DryOption = False,
-    older_than: OlderOption = 0.0,
+    older_than: OlderOption = None,
+    every: EveryOption = None,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
     """Delete the active objects that no alias leads to, directly or by references."""
-    _collect(pool, namespace, dry_run=dry_run, older_than=older_than, json=json)
+    _collect(pool, namespace, dry_run=dry_run, older_than=older_than, every=every, json=json)
 
 
-@app.command(epilog=examples("engram gc /dev/shm/run --dry-run"))
+@app.command(
+    epilog=examples("engram gc /dev/shm/run --dry-run", "engram gc /dev/shm/run --every 60")
+)
 def gc(
     pool: PoolArgument,
     *,
     dry_run: DryOption = False,
-    older_than: OlderOption = 0.0,
+    older_than: OlderOption = None,
+    every: EveryOption = None,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
     """Delete the active objects that no alias leads to: as `engram active gc`."""
-    _collect(pool, namespace, dry_run=dry_run, older_than=older_than, json=json)
+    _collect(pool, namespace, dry_run=dry_run, older_than=older_than, every=every, json=json)
 
 
 dress(verbs)

@@ -5,6 +5,11 @@ if it is published, or if a reachable object refers to it: in a field, as its or
 version's way there, its replica, or the place that it has moved to. The note of one that has moved
 is an object, too; but once what it leads to is gone, no reference from elsewhere keeps it.
 
+A collection may be given objects that count as reachable though nothing in the pool leads to them:
+those that this process has as Python objects (`collecting.py`). It asks for them after the snapshot
+was made: what was reachable then stays in any case, and what was not is one of them, if it was in
+hand all the time. It asks again before it deletes a piece.
+
 Others may work meanwhile, and only what is unreachable at the moment of its deletion may go. So:
 (1) note when each object was changed last; (2) find what is reachable, both in a snapshot, so
 that what moves from one field to another is seen in one of them; (3) take the others in pieces
@@ -19,6 +24,7 @@ of which something cannot be read stays, with all that the rest of it leads to.
 """
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -48,6 +54,7 @@ from engram.errors import BusyError, CorruptError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
 
 _TIES: Final = (ORIGINAL, CHAIN, REPLICA_OF, REPLICAS, MOVED)
@@ -59,6 +66,8 @@ _NO_REFERENCES: Final = frozenset(
 
 _PIECE: Final = 256
 """About how many objects go in one commit."""
+
+_NOTHING: Final[frozenset[int]] = frozenset()
 
 
 class Unreachable(NamedTuple):
@@ -91,6 +100,7 @@ def gc(pool: Any = None, *, dry_run: bool = False, older_than: float = 0.0) -> C
     Objects that were made persistent without an alias, and that a program holds in a variable
     alone, are unreachable, too: collect while no such program runs, or with `older_than`, which
     leaves those that were changed within that many seconds. With `dry_run` nothing is deleted.
+    `collect` does it again and again in the background.
 
     A node of a cluster collects its own; of a cluster, each node that serves does, one after the
     other.
@@ -114,17 +124,33 @@ def _gc_at(home: Any, dry_run: bool, older_than: float) -> Collected:
             f'the pool {home.pool_path} is open read-only: open it with mode "r+" to collect, or '
             "give dry_run=True"
         )
+    return collected_at(home, older_than, dry_run=dry_run)
+
+
+def collected_at(
+    home: Home,
+    older_than: float,
+    *,
+    dry_run: bool = False,
+    in_hand: Callable[[], "AbstractSet[int]"] = lambda: _NOTHING,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Collected:
+    """Delete the objects of a home that neither an alias nor one that is in hand leads to.
+
+    Once it `is_over`, the pieces that are left stay.
+    """
     before = time.time_ns() - int(older_than * 1e9)
     found = sizes = kept = 0
     with _as_it_is(home) as then:
         noted = {gid: (touched, modified) for gid, touched, modified in _noticed(then)}
-        reached = _reached(then)
+        reached = _reached(then, in_hand() & noted.keys())
         left = [gid for gid in noted if gid not in reached]
         pieces = list(_pieces(then, left))
     for piece in pieces:
         nbytes = sum(nbytes_of(home, gid) for gid in piece)
-        young = any(noted[gid][1] > before for gid in piece)
-        if not young and (dry_run or _delete(home, {gid: noted[gid][0] for gid in piece})):
+        stays = is_over() or any(noted[gid][1] > before for gid in piece)
+        stays = stays or not in_hand().isdisjoint(piece)
+        if not stays and (dry_run or _delete(home, {gid: noted[gid][0] for gid in piece})):
             found += len(piece)
             sizes += nbytes
         else:
@@ -185,9 +211,10 @@ def _noticed(home: Home) -> "Iterator[tuple[int, Any, int]]":
             continue
 
 
-def _reached(home: Home) -> set[int]:
-    """Give all objects that are reachable."""
+def _reached(home: Home, in_hand: "Iterable[int]" = ()) -> set[int]:
+    """Give all objects that are reachable, also from some that are in hand."""
     reached = {gid for gid in home.aliases().values() if gid is not None}
+    reached.update(in_hand)
     reached.update(gid for gid in objects(home) if _is_wanted(home, gid))
     _follow(home, list(reached), reached)
     for gid in objects(home):

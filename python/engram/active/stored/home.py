@@ -55,6 +55,7 @@ from engram.member import REPLACING, new_member
 from engram.namespace import Namespace
 from engram.pool import _open_here
 
+_numbers = itertools.count()
 _tokens = itertools.count()
 _token_prefix = ("", 0)
 
@@ -271,6 +272,9 @@ class Home(Near, Aliases):
 _homes: WeakValueDictionary[tuple[str, str], Home] = WeakValueDictionary()
 """Homes that some object, or a call that goes on, still has."""
 
+_ever: WeakValueDictionary[int, Home] = WeakValueDictionary()
+"""All of them, with those in whose place another opening of the pool has put another one."""
+
 
 def home_of(pool: Any) -> Home:
     """Give the home of active objects that a pool's or a namespace's handle means.
@@ -293,7 +297,16 @@ def home_of(pool: Any) -> Home:
     made = Home(namespace)
     made.careful = _is_careful(pool, namespace)
     _homes[key] = made
+    _ever[next(_numbers)] = made
     return made
+
+
+def in_hand(key: tuple[str, str]) -> set[int]:
+    """Give the objects of a namespace that this process has as Python objects, by any opening."""
+    # `valuerefs` is the one look at such a dictionary that other threads may change meanwhile.
+    known = [home for ref in _ever.valuerefs() if (home := ref()) is not None]
+    refs = [ref for home in known if home.key == key for ref in home.live.valuerefs()]
+    return {ref.key for ref in refs if ref() is not None}
 
 
 def _is_careful(pool: Any, namespace: _engram.Namespace) -> bool:

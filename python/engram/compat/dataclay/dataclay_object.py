@@ -12,6 +12,8 @@ are of the same.
 - `get_location` is Engram's own; in dataClay 2 the backend's id.
 - A field without a value is `AttributeError`; in dataClay 2 it is None once the object is stored.
 - `make_persistent("")` gives no alias; in dataClay 2 it is `AttributeError`.
+- A class without an `__init__` takes its fields; those of a docstring also in another order, if the
+  types tell which is which (`arguments.py`).
 
 What is otherwise than in dataClay, and what a program gains or has to know:
 
@@ -51,7 +53,7 @@ from engram.active.places.versions import CHAIN, ORIGINAL
 from engram.active.stored.identity import ByIdentity
 from engram.active.stored.values import name_of
 from engram.active.transaction import Transaction, field_view, local
-from engram.compat.dataclay import fields, metadata, runtime
+from engram.compat.dataclay import arguments, fields, metadata, runtime
 from engram.compat.dataclay.docstrings import fields_of, import_into_module
 from engram.compat.dataclay.exceptions import (
     AliasAlreadyExistError,
@@ -103,6 +105,20 @@ class DataClayObject(ActiveObject):
         made = super().__new__(cls, *args, **kwargs)
         note_birth(made)
         return made
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take fields by position or by name; those of a docstring by their types, too."""
+        kinds = {
+            name: field.hint
+            for name, field in self._fields.items()
+            if isinstance(field, fields.DocstringField)
+        }
+        if len(kinds) == len(self._fields) >= len(args) > 0:
+            kwargs |= arguments.given(type(self).__qualname__, kinds, args, kwargs)
+            args = ()
+        for name in kwargs.keys() & kinds.keys():
+            kwargs[name] = arguments.converted(kinds[name], kwargs[name])
+        super().__init__(*args, **kwargs)
 
     def _found(self) -> None:
         """Let a class with a state of its own set what is no field."""
