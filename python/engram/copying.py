@@ -80,6 +80,10 @@ def copy(
     """
     _refuse_active(source, target)
     truth("overwrite", overwrite)
+    if _is_same_namespace(source, target) and source.full == target.full:
+        raise ArgumentError(
+            f"{source.full or '/'!r} cannot be copied to where it is: give the copy another path"
+        )
     if _is_inside(source, target):
         raise ArgumentError(
             f"{source.path!r} cannot be copied into itself, to {target.full!r}: copy it beside "
