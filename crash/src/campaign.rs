@@ -426,8 +426,10 @@ impl Campaign {
             self.missed[step] += 1;
             return self.crew.reap().map(drop);
         }
+        self.crew.slot(reader).urge.store(Urge::Crowd as u32, SeqCst);
         self.crew.slot(reader).arm(step, 0, Trap::Die);
-        self.await_any(step, &[reader]);
+        // A file that has its first segment is not yet known to have any: then nobody comes.
+        self.await_trap(reader, false);
         let died = self.crew.slot(reader).sprung_at() == Some(step);
         let dying = if died { vec![writer, reader] } else { vec![writer] };
         self.crew.kill(&dying)?;

@@ -9,6 +9,7 @@ use crate::board::{STRANGER, WRITING};
 use crate::common::{Held, check_together, check_values};
 use crate::data::Random;
 use crate::machine::{become_stranger, is_root, leave, rest};
+use crate::operation::Urge;
 use crate::pool::{open, view};
 use crate::snapshot::Snapshot;
 use crate::worker::Place;
@@ -33,6 +34,11 @@ pub fn live(place: &Place) -> ! {
     let mut random = Random(own.seed.load(SeqCst));
     let mut held: Vec<Held> = Vec::new();
     while !place.is_over() {
+        if own.urge.load(SeqCst) == Urge::Crowd as u32 {
+            // Somebody stands still who writes a file of all: nothing else is looked at.
+            own.checks.fetch_add(crowd::check(&fs), Relaxed);
+            continue;
+        }
         check_together(&realm);
         if random.percent(30) {
             own.checks.fetch_add(check_values(&realm), Relaxed);
