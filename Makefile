@@ -209,7 +209,7 @@ lint: $(BIN)/.checkers ## Formatting, lints, types, licences and house rules; no
 		c++ -std=c++20 $(STRICT) c++ -include capi/include/$$header /dev/null || exit 1; done)
 	$(call step,Checking Python,$(BIN)/ruff check . && $(BIN)/mypy && \
 		PYTHONPATH=python $(BIN)/lint-imports --no-logo --no-cache)
-	$(call step,Checking the figures of README and docs/speed.md,$(BIN)/python -m bench.sentences)
+	$(call step,Checking the figures in the prose of README and docs,$(BIN)/python -m bench.sentences)
 	$(call step,Checking the tables of the evaluation's pages,$(BIN)/python -m bench.tables)
 	$(call step,Checking the house rules,sh -n tests/pmem/init.sh && \
 		$(BIN)/python -m pytest -q --noconftest tests/test_tidy.py)

@@ -1,4 +1,4 @@
-"""Figures in the prose of README and docs/speed.md: each is worked out from a file of results.
+"""Figures in the prose of README and of docs: each is worked out from a file of results.
 
     python -m bench.sentences           # which figures are not those of bench/results/
     python -m bench.sentences --write   # writes those in
@@ -23,6 +23,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench/results"
 README, SPEED = "README.md", "docs/speed.md"
+FINDING, MPI, STAGES = (f"docs/evaluation{page}.md" for page in ("", "-mpi", "-stages"))
 LARGE = 10.0
 """From here on, no digit behind the point is told."""
 
@@ -130,6 +131,30 @@ PLAIN = Work("latest", "import 2048 MiB, contiguous")
 PAGES = Work("latest", "sum of 64 MiB in memory, by its pages")
 HUGE = Work("latest", "make huge pages of 64 MiB on small ones")
 SMALL_FILES = Work("latest", "import 1,000 small netCDF-4 files, each")
+CHUNKS = {
+    codec: [
+        Work("latest", f"{verb} 64 MiB in chunks of 1 MiB, {codec}") for verb in ("write", "read")
+    ]
+    for codec in ("lz4", "shuffle and lz4")
+}
+QUESTIONS = [
+    Work("evaluation", f"{title} of 86,680 objects, Rust ({found})")
+    for title, found in (
+        ("Q1", "216 hits"),
+        ("Q2", "2,167 hits"),
+        ("Q3", "count of attributes"),
+        ("Q4", "216 hits"),
+        ("Q5", "4,334 hits"),
+    )
+]
+INDEX_BYTES = Work("evaluation", "bytes of the index for an object, 4 attributes in a group")
+STAGED = [
+    Work("stage", title)
+    for title in (
+        "stage-in of 2048 MiB from memory, hashed, into a new pool",
+        "the same, into space that was used before",
+    )
+]
 RANKS = ("1 rank", "2 ranks", "4 ranks")
 WRITES = [Work("mpi", f"{ranks}: write 2.0 GiB") for ranks in RANKS]
 READS = [
@@ -161,6 +186,11 @@ WORKERS = Work("doors", "1 GiB from worker to worker, and added up")
 SMALL_FSSPEC = [Work("doors", f"{how} 1000 files") for how in ("list",)] + [
     Work("doors", f"{how} 1000 files of 4 KiB") for how in ("write", "read")
 ]
+
+
+def speeds(works: Sequence[Work], peer: str, ours: str = "engram") -> list[Figure]:
+    """How many times as fast as a peer, a figure for each work."""
+    return [speed(work, peer, ours) for work in works]
 
 
 def of(document: str, text: str, *figures: Figure) -> Sentence:
@@ -475,6 +505,59 @@ SENTENCES = [
         SPEED,
         "are written, read and listed {} x as fast as in a pool.",
         time(SMALL_FSSPEC, "memory"),
+    ),
+    # docs/evaluation.md
+    of(
+        FINDING,
+        "Engram answers the questions Q1 to Q5 over 86,680 objects in {} µs. That is {} times as "
+        "fast as MIQS+, and {} times as fast as SQLite.",
+        lambda: span(1e6 * work.of("engram") for work in QUESTIONS),
+        speed(QUESTIONS, "MIQS+"),
+        speed(QUESTIONS, "SQLite"),
+    ),
+    of(
+        FINDING,
+        "Its index takes {} bytes for an object. MIQS+ takes {} times as much, SQLite {} times.",
+        lambda: told(INDEX_BYTES.of("engram")),
+        lambda: told(INDEX_BYTES.of("MIQS+") / INDEX_BYTES.of("engram")),
+        lambda: told(INDEX_BYTES.of("SQLite") / INDEX_BYTES.of("engram")),
+    ),
+    # docs/evaluation-mpi.md
+    of(
+        MPI,
+        "Engram writes {} times as fast as the others. It reads {} times as fast.",
+        speed(WRITES, MPI_PEERS),
+        speed(READS, MPI_PEERS),
+    ),
+    of(
+        MPI,
+        "A new pool** is written at {}, {} and {} of NetCDF-4's speed at one, two and four ranks, "
+        "and at {}, {} and {} of ADIOS2's.",
+        *speeds(WRITES, NETCDF4, NEW_POOL),
+        *speeds(WRITES, ADIOS2, NEW_POOL),
+    ),
+    of(
+        MPI,
+        "A smooth field of 64 MiB is written {} and read {} times as fast with `lz4`, and {} and "
+        "{} times with `shuffle+lz4` ({} and {} times zarr's Blosc).",
+        *speeds(CHUNKS["lz4"], "zarr"),
+        *speeds(CHUNKS["shuffle and lz4"], "zarr"),
+        *speeds(CHUNKS["shuffle and lz4"], "zarr, Blosc"),
+    ),
+    # docs/evaluation-stages.md
+    of(
+        STAGES,
+        "Large files come in {} times as fast as `cp -r` copies them. They go out to a disk, and "
+        "are read again there, at {} times the speed of `cp`, `fsync` and `cmp`.",
+        speed(STAGED, "cp -r"),
+        speed(Work("stage", "stage-out of 512 MiB to a disk, read again"), "cp, fsync, cmp"),
+    ),
+    of(
+        STAGES,
+        "10,000 small files come in {} times as fast as with `cp -r`, and go out at {} times its "
+        "speed.",
+        speed(Work("stage", "stage-in of 10000 files of 4 KiB"), "cp -r"),
+        speed(Work("stage", "stage-out of 10000 files of 4 KiB"), "cp -r"),
     ),
 ]
 
