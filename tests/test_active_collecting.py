@@ -77,6 +77,64 @@ def test_what_is_young_stays(pool: engram.Pool) -> None:
     assert count(pool) == 1
 
 
+def test_a_young_object_keeps_no_others(pool: engram.Pool) -> None:
+    with active.collect(pool, every=0.01, older_than=1.0) as collector:
+        until(lambda: node() and collector.done.objects >= 3)
+        assert count(pool) > 0  # those that were made last
+    assert collector.done.error is None
+
+
+def test_what_was_just_taken_out_of_a_list_stays_for_a_while(pool: engram.Pool) -> None:
+    root, aged = node("root"), node()
+    root.links = [aged]
+    with active.collect(pool, every=0.01, older_than=1.0) as collector:
+        number, handle = aged.get_id(), aged._gid
+        changed = _engram.group_info(home_of(pool).namespace, handle).modified
+        until(lambda: time.time_ns() - changed > 2_000_000_000)
+        root.links = None
+        del aged
+        gc.collect()
+        rounds(collector, 1)
+        assert Node.get_by_id(str(number)).data.sum() == 0  # as another process may have it
+        until(lambda: count(pool) == 1)
+
+
+def test_a_snapshot_that_is_given_up_is_a_failure(
+    pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: Any, **__: Any) -> Any:
+        raise engram.BusyError("the snapshot was given up")
+
+    node()
+    gc.collect()
+    monkeypatch.setattr(collecting, "collected_at", busy)
+    with active.collect(pool, **QUICK) as collector:
+        until(lambda: collector.done.error is not None)
+        assert collector.done.skipped == 0
+    monkeypatch.undo()
+
+
+def test_a_mark_ends_when_the_collector_is_stopped(
+    pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [node(f"n{number}") for number in range(20)]
+    begun, looked = threading.Event(), []
+    references = collect.references
+
+    def slow(*words: Any) -> Any:
+        begun.set()
+        looked.append(words)
+        assert collector._over.wait(PATIENCE)
+        return references(*words)
+
+    monkeypatch.setattr(collect, "references", slow)
+    collector = active.collect(pool, **QUICK)
+    assert begun.wait(PATIENCE)
+    collector.stop()
+    assert len(looked) == 1
+    assert len(nodes) == count(pool)
+
+
 def test_what_is_in_hand_by_another_opening_or_come_into_hand_since_stays(
     pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,13 +156,14 @@ def _come_into_hand(pool: engram.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Node] = []
     other = node().get_id()
     gc.collect()
-    noticed = collect._pieces
+    joined = collect._joined
 
     def and_then_get(*words: Any) -> Any:
-        yield from noticed(*words)
+        made = joined(*words)
         found.append(Node.get_by_id(str(other)))
+        return made
 
-    monkeypatch.setattr(collect, "_pieces", and_then_get)
+    monkeypatch.setattr(collect, "_joined", and_then_get)
     with active.collect(pool, **QUICK) as collector:
         until(lambda: found)
         rounds(collector)

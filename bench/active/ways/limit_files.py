@@ -38,6 +38,11 @@ class Files(Limit):
         self.places[id(handle)] = place
         return handle
 
+    def change(self, method: str, own: Values, *others: Any) -> None:
+        super().change(method, own, *others)
+        with self.places[id(own)].open("rb") as file:
+            os.fsync(file.fileno())
+
     def drop(self, handles: Sequence[Values]) -> None:
         for handle in handles:
             self.places.pop(id(handle)).unlink()

@@ -12,6 +12,8 @@ import atexit
 import math
 import os
 import threading
+import time
+from contextlib import ExitStack
 from numbers import Real
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -20,7 +22,7 @@ from weakref import WeakSet
 from engram import _engram, telemetry
 from engram.active import using
 from engram.active.stored import home as homes
-from engram.active.stored.collect import collected_at
+from engram.active.stored.collect import StoppedError, collected_at
 from engram.active.stored.home import Home
 from engram.active.stored.layout import OBJECTS
 from engram.errors import ArgumentError, BusyError, ReadOnlyError
@@ -31,8 +33,15 @@ _EVERY: Final = 60.0
 AGE: Final = 3600.0
 """How many seconds an object stays after it was changed, if nothing else is said."""
 
+_LOOK: Final = 1.0
+"""How many seconds at most it takes to see that the pool was closed."""
+
 _PATIENCE: Final = 10.0
 """How many seconds the end of the program waits for a round."""
+
+
+class _OthersWorkError(Exception):
+    """Another collector has the lock."""
 
 
 class Rounds(NamedTuple):
@@ -64,6 +73,7 @@ class Collector:
         self._older_than = older_than
         self._pid = os.getpid()
         self._done = Rounds(0, 0, 0, 0, None)
+        self._seen: dict[int, tuple[Any, float]] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engram-collector", daemon=True)
         self._thread.start()
@@ -86,7 +96,7 @@ class Collector:
         return not self.is_running
 
     def stop(self) -> Rounds:
-        """End it, and give what it has done; a round that goes on ends with the next commit."""
+        """End it, and give what it has done; a round that goes on ends at the next object."""
         if self._pid == os.getpid():
             self._over.set()
             if self._thread is not threading.current_thread():
@@ -111,16 +121,21 @@ class Collector:
     def _run(self) -> None:
         while self._home.is_open:
             self._round()
-            if self._over.wait(self._every):
-                return
+            next_round = time.monotonic() + self._every
+            while self._home.is_open and (left := next_round - time.monotonic()) > 0:
+                if self._over.wait(min(left, _LOOK)):
+                    return
+        _log.debug("the collector of %s has ended: the pool was closed", self._home.pool_path)
 
     def _round(self) -> None:
         done = self._done
         try:
             went = self._collect()
-        except BusyError:
+        except _OthersWorkError:
             _log.debug("a collection of %s was skipped: others work", self._home.pool_path)
             self._done = done._replace(skipped=done.skipped + 1)
+        except StoppedError:
+            pass
         except Exception as error:  # noqa: BLE001 - the next round may do better
             if self._home.is_open:
                 _log.warning("a collection of %s failed: %s", self._home.pool_path, error)
@@ -134,12 +149,17 @@ class Collector:
         group = home.group_if_there(OBJECTS)
         if group is None:
             return 0, 0
-        with _engram.Lock(home.namespace, True, group, "w", 0.0):
+        with ExitStack() as held:
+            try:
+                held.enter_context(_engram.Lock(home.namespace, True, group, "w", 0.0))
+            except BusyError as error:
+                raise _OthersWorkError from error
             went = collected_at(
                 home,
                 self._older_than,
                 in_hand=lambda: homes.in_hand(home.key),
                 is_over=self._over.is_set,
+                seen=self._seen,
             )
         return went.objects, went.nbytes
 
@@ -153,9 +173,9 @@ def collect(pool: Any = None, *, every: float = _EVERY, older_than: float = AGE)
             ...
 
     An object stays if an alias leads to it, as with `gc`; if this process has it as a Python
-    object, or has one that leads to it; and if it was changed in the last `older_than` seconds. A
-    variable of another process protects nothing, even if that process collects, too: give what it
-    holds an alias, or let it be young. If several processes collect in one pool, one works at a
+    object, or has one that leads to it; and if it was changed in the last `older_than` seconds, or
+    was not yet found unreachable that long ago. A variable of another process protects nothing
+    else, even if that process collects, too: give what it holds for longer an alias. If several processes collect in one pool, one works at a
     time, and the others skip their round. A round that fails is told to the logger `engram.active`,
     and the next one goes on.
 
@@ -166,7 +186,8 @@ def collect(pool: Any = None, *, every: float = _EVERY, older_than: float = AGE)
     every
         How many seconds are between one round and the next.
     older_than
-        How many seconds ago an object must have been changed last.
+        How many seconds ago an object must have been changed last, and found unreachable first.
+        Values that are written in place change nothing in that sense.
 
     Raises
     ------

@@ -26,6 +26,7 @@ of which something cannot be read stays, with all that the rest of it leads to.
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -68,6 +69,10 @@ _PIECE: Final = 256
 """About how many objects go in one commit."""
 
 _NOTHING: Final[frozenset[int]] = frozenset()
+
+
+class StoppedError(Exception):
+    """A collection is to end, and nothing was deleted yet."""
 
 
 class Unreachable(NamedTuple):
@@ -134,28 +139,78 @@ def collected_at(
     dry_run: bool = False,
     in_hand: Callable[[], "AbstractSet[int]"] = lambda: _NOTHING,
     is_over: Callable[[], bool] = lambda: False,
+    seen: "dict[int, tuple[Any, float]] | None" = None,
 ) -> Collected:
     """Delete the objects of a home that neither an alias nor one that is in hand leads to.
 
-    Once it `is_over`, the pieces that are left stay.
+    `seen` is what a collector keeps from one round to the next: since when each object was found
+    unreachable, and as what it was noted then. With it, an object has to have been so for
+    `older_than` seconds, too. Once it `is_over`, the pieces that are left stay.
+
+    Raises
+    ------
+    StoppedError
+        If it is over before anything was deleted.
+
     """
     before = time.time_ns() - int(older_than * 1e9)
-    found = sizes = kept = 0
     with _as_it_is(home) as then:
-        noted = {gid: (touched, modified) for gid, touched, modified in _noticed(then)}
-        reached = _reached(then, in_hand() & noted.keys())
+        noted = {}
+        for gid, touched, modified in _noticed(then):
+            _go_on(is_over)
+            noted[gid] = touched, modified
+        reached = _reached(then, in_hand() & noted.keys(), is_over)
         left = [gid for gid in noted if gid not in reached]
-        pieces = list(_pieces(then, left))
-    for piece in pieces:
-        nbytes = sum(nbytes_of(home, gid) for gid in piece)
-        stays = is_over() or any(noted[gid][1] > before for gid in piece)
-        stays = stays or not in_hand().isdisjoint(piece)
-        if not stays and (dry_run or _delete(home, {gid: noted[gid][0] for gid in piece})):
-            found += len(piece)
-            sizes += nbytes
-        else:
-            kept += len(piece)
-    return Collected(found, sizes, kept, len(noted) - len(left))
+        joined = _joined(then, left, is_over)
+    old = {gid for gid in left if noted[gid][1] <= before}
+    if seen is not None:
+        old &= _seen_long(seen, {gid: noted[gid][0] for gid in left}, older_than)
+    found = sizes = 0
+    for piece in _pieces(some for some in joined if old.issuperset(some)):
+        if is_over():
+            break
+        # Who came into hand since stays, with those that it is deleted with.
+        hand = in_hand()
+        going = [some for some in piece if hand.isdisjoint(some)]
+        nbytes = {gid: nbytes_of(home, gid) for gid in chain(*going)}
+        for gid in nbytes if dry_run else _deleted(home, going, noted):
+            found += 1
+            sizes += nbytes[gid]
+    return Collected(found, sizes, len(left) - found, len(noted) - len(left))
+
+
+def _go_on(is_over: Callable[[], bool]) -> None:
+    if is_over():
+        raise StoppedError
+
+
+def _seen_long(
+    seen: "dict[int, tuple[Any, float]]", left: dict[int, Any], older_than: float
+) -> set[int]:
+    """Note what is unreachable; give what has been so for that many seconds, as far as is known.
+
+    An object that was referred to meanwhile is noted as another.
+    """
+    now = time.monotonic()
+    for gid in seen.keys() - left.keys():
+        del seen[gid]
+    for gid, touched in left.items():
+        if gid not in seen or seen[gid][0] != touched:
+            seen[gid] = touched, now
+    return {gid for gid, (_, since) in seen.items() if now - since >= older_than}
+
+
+def _deleted(
+    home: Home, piece: list[list[int]], noted: dict[int, tuple[Any, int]]
+) -> "Iterator[int]":
+    """Delete a piece, or what of it can be deleted; give what went."""
+    whole = [*chain(*piece)]
+    if _delete(home, {gid: noted[gid][0] for gid in whole}):
+        yield from whole
+    elif len(piece) > 1:
+        for some in piece:
+            if _delete(home, {gid: noted[gid][0] for gid in some}):
+                yield from some
 
 
 def unreachable(pool: Any = None) -> "list[Unreachable]":
@@ -211,22 +266,25 @@ def _noticed(home: Home) -> "Iterator[tuple[int, Any, int]]":
             continue
 
 
-def _reached(home: Home, in_hand: "Iterable[int]" = ()) -> set[int]:
+def _reached(
+    home: Home, in_hand: "Iterable[int]" = (), is_over: Callable[[], bool] = lambda: False
+) -> set[int]:
     """Give all objects that are reachable, also from some that are in hand."""
     reached = {gid for gid in home.aliases().values() if gid is not None}
     reached.update(in_hand)
     reached.update(gid for gid in objects(home) if _is_wanted(home, gid))
-    _follow(home, list(reached), reached)
+    _follow(home, list(reached), reached, is_over)
     for gid in objects(home):
         if gid not in reached and not _is_readable(home, gid):
             reached.add(gid)
-            _follow(home, [gid], reached)
+            _follow(home, [gid], reached, is_over)
     return reached
 
 
-def _follow(home: Home, waiting: list[int], reached: set[int]) -> None:
+def _follow(home: Home, waiting: list[int], reached: set[int], is_over: Callable[[], bool]) -> None:
     """Add what some objects lead to."""
     while waiting:
+        _go_on(is_over)
         for gid in references(home, waiting.pop()):
             if gid not in reached:
                 reached.add(gid)
@@ -318,8 +376,8 @@ def nbytes_of(home: Home, gid: int) -> int:
         return 0
 
 
-def _pieces(home: Home, left: list[int]) -> "Iterator[list[int]]":
-    """Put objects that refer to each other into one piece; small pieces together."""
+def _joined(home: Home, left: list[int], is_over: Callable[[], bool]) -> list[list[int]]:
+    """Put objects that refer to each other together."""
     parent = {gid: gid for gid in left}
 
     def root(gid: int) -> int:
@@ -328,16 +386,22 @@ def _pieces(home: Home, left: list[int]) -> "Iterator[list[int]]":
         return gid
 
     for gid in left:
+        _go_on(is_over)
         for other in references(home, gid) | _sharers(home, gid):
             if other in parent:
                 parent[root(gid)] = root(other)
     joined: dict[int, list[int]] = {}
     for gid in left:
         joined.setdefault(root(gid), []).append(gid)
-    piece: list[int] = []
-    for some in joined.values():
-        piece += some
-        if len(piece) >= _PIECE:
+    return list(joined.values())
+
+
+def _pieces(joined: "Iterable[list[int]]") -> "Iterator[list[list[int]]]":
+    """Put those that are few into one piece."""
+    piece: list[list[int]] = []
+    for some in joined:
+        piece.append(some)
+        if sum(map(len, piece)) >= _PIECE:
             yield piece
             piece = []
     if piece:
