@@ -266,7 +266,7 @@ SENTENCES = [
         SPEED,
         "Adding up 64 MiB takes {} x the time on small pages that it takes on huge ones. To make "
         "huge pages of small ones takes as long as {} such sums",
-        lambda: told(PAGES.of("small pages") / PAGES.of("huge pages")),
+        lambda: f"{PAGES.of('small pages') / PAGES.of('huge pages'):.2f}",
         lambda: told(HUGE.of("the kernel") / PAGES.of("small pages")),
     ),
     of(

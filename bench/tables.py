@@ -40,10 +40,24 @@ PAGES: dict[str, tuple[str, Callable[[dict[str, Any]], Blocks]]] = {
 
 
 def made(name: str) -> str:
-    """Return a page as it should be."""
+    """Return a page as it should be.
+
+    Raises
+    ------
+    SystemExit
+        If its results have no such lines.
+
+    """
     results, blocks = PAGES[name]
-    held = json.loads((ROOT / f"bench/results/{results}.json").read_text(encoding="utf-8"))
-    return filled((ROOT / name).read_text(encoding="utf-8"), blocks(held))
+    place = ROOT / f"bench/results/{results}.json"
+    try:
+        made = blocks(json.loads(place.read_text(encoding="utf-8")))
+    except (KeyError, StopIteration) as error:
+        raise SystemExit(
+            f"{name}: bench/results/{results}.json is of an older form, and lacks {error}: measure "
+            "it again"
+        ) from error
+    return filled((ROOT / name).read_text(encoding="utf-8"), made)
 
 
 def main() -> int:

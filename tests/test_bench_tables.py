@@ -39,5 +39,8 @@ def test_a_table_that_is_not_of_its_results_is_found_and_written(
     for arguments, ended in (([], 1), (["--write"], 0), ([], 0)):
         monkeypatch.setattr("sys.argv", ["tables", *arguments])
         assert tables.main() == ended
+    (tmp_path / "bench/results/r.json").write_text("{}")
+    with pytest.raises(SystemExit, match=r"page.md: .*r.json is of an older form, .* 'figure'"):
+        tables.main()
     assert "\n2\n" in (tmp_path / "page.md").read_text()
     assert "other tables than bench/results/r.json" in capsys.readouterr().out
