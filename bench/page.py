@@ -68,10 +68,8 @@ def rows(line: dict[str, Any]) -> list[list[str]]:
 def measured(held: dict[str, Any]) -> str:
     """Say what was measured, when and where."""
     machine = held["machine"]
-    return (
-        f"Commit {held['commit']}, {held['when'][:10]}, {machine['processor']}, "
-        f"{machine['cores']} cores."
-    )
+    commit = f"Commit {held['commit']}" if "commit" in held else "A commit that was not noted"
+    return f"{commit}, {held['when'][:10]}, {machine['processor']}, {machine['cores']} cores."
 
 
 def blocks(held: dict[str, Any]) -> Blocks:

@@ -317,10 +317,16 @@ fn orphans(path: &Path) -> Vec<Vec<u8>> {
     all
 }
 
-/// The bytes of one beside its segments: it lies in its record, or has a head.
+/// The bytes of one beside its segments: it lies in its record, or has a head. A value in one extent
+/// is one where somebody has more open than a lease lists, who may have it open, too.
 fn orphan_len(record: &[u8]) -> u64 {
     match record[1] {
         0 => 0,
+        1 => {
+            // A record ends with offset, extent length, value length and checksum.
+            let from = record.len() - 24;
+            u64::from_le_bytes(record[from..from + 8].try_into().expect("eight bytes"))
+        }
         3 => HEAD,
         other => panic!("a file without a name lies so: {other}"),
     }
