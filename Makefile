@@ -122,7 +122,7 @@ test-pmem: $(BIN)/.built ## Tests on persistent memory, in a virtual machine, an
 		$(BIN)/python tests/pmem/run.py $(ARGS))
 
 KILLS ?= 4000
-crash: $(BIN)/.built ## Kill -9 anywhere, then look (10-20 minutes; KILLS=4000 SEED=...)
+crash: $(BIN)/.built ## Kill -9 anywhere, then look (10-20 minutes; KILLS=4000 SEED= STEP=)
 	$(call step,Building the library that programs preload,cargo build --quiet --profile test \
 		-p engram-preload --features faults)
 	$(call step,Killing writers$(COMMA) readers and preloaded programs,cargo run --quiet \

@@ -53,6 +53,16 @@ pub fn is_ours(step: &str) -> bool {
     !ELSEWHERE.iter().any(|protocol| step.starts_with(protocol))
 }
 
+/// The number of a step.
+///
+/// # Panics
+///
+/// If workers come to none of that name.
+pub fn number(name: &str) -> usize {
+    let found = ours().into_iter().find(|step| ALL[*step] == name);
+    found.unwrap_or_else(|| panic!("there is no step {name}: see engine/base/src/faults.rs"))
+}
+
 /// The numbers of the steps that workers come to.
 fn ours() -> Vec<usize> {
     (0..ALL.len()).filter(|step| is_ours(ALL[*step])).collect()
@@ -76,6 +86,8 @@ pub struct Plan {
     pub kills: u64,
     /// How often each step must have been died at, at least.
     pub each: u64,
+    /// The one step that processes are led to, by its number; otherwise they are led to all.
+    pub only: Option<usize>,
 }
 
 /// What happened.
@@ -213,9 +225,14 @@ impl Campaign {
         2 * self.crew.figures.programs <= self.kills()
     }
 
+    /// The steps that processes are led to.
+    fn steps(&self) -> Vec<usize> {
+        self.plan.only.map_or_else(ours, |only| vec![only])
+    }
+
     /// The steps that were not died at often enough.
     fn missing(&self) -> Vec<String> {
-        let few = ours().into_iter().filter(|step| self.at_step[*step] < self.plan.each);
+        let few = self.steps().into_iter().filter(|step| self.at_step[*step] < self.plan.each);
         let text = |step: usize| {
             let (missed, passed) = (self.missed[step], self.crew.passed(step));
             format!("{} ({missed} missed, {passed} passed)", ALL[step])
@@ -272,7 +289,7 @@ impl Campaign {
     /// The step that was least died at, those that are hard to reach less often; after the kills
     /// that were asked for, one of those that were not died at often enough.
     fn next_step(&mut self) -> usize {
-        let mut order = ours();
+        let mut order = self.steps();
         if self.kills() >= self.plan.kills {
             let few = |step: &usize| self.at_step[*step] < self.plan.each;
             if order.iter().any(few) {
@@ -414,8 +431,8 @@ impl Campaign {
         self.crew.reap().map(drop)
     }
 
-    /// Lets a worker stand still between what a file's head announces and its commit, and a reader
-    /// die that finds it so.
+    /// Lets a worker stand still between what a file's head announces and its commit, and whoever
+    /// finds it so die: a reader, or another worker.
     fn overtake(&mut self, step: usize) -> Result<(), Fault> {
         let (writer, reader) = (self.random.below(WRITERS as u64) as usize, WRITING);
         let mapped = ALL.iter().position(|name| *name == "file.mapped").expect("a step");
@@ -426,16 +443,26 @@ impl Campaign {
             self.missed[step] += 1;
             return self.crew.reap().map(drop);
         }
-        self.crew.slot(reader).urge.store(Urge::Crowd as u32, SeqCst);
-        self.crew.slot(reader).arm(step, 0, Trap::Die);
+        let others: Vec<usize> =
+            (0..WRITERS).filter(|slot| *slot != writer).chain([reader]).collect();
+        for slot in &others {
+            self.crew.slot(*slot).urge.store(Urge::Crowd as u32, SeqCst);
+            self.crew.slot(*slot).arm(step, 0, Trap::Die);
+        }
         // A file that has its first segment is not yet known to have any: then nobody comes.
-        self.await_trap(reader, false);
-        let died = self.crew.slot(reader).sprung_at() == Some(step);
-        let dying = if died { vec![writer, reader] } else { vec![writer] };
+        let until = Instant::now() + Duration::from_millis(TRAP_MILLIS);
+        let sprung = |slot: &usize| self.crew.slot(*slot).sprung_at() == Some(step);
+        while Instant::now() < until && !others.iter().any(sprung) {
+            rest(Duration::from_micros(100));
+        }
+        others.iter().for_each(|slot| self.crew.slot(*slot).disarm());
+        let mut dying: Vec<usize> = others.into_iter().filter(sprung).collect();
+        let died = dying.len() as u64;
+        dying.push(writer);
         self.crew.kill(&dying)?;
-        dying.iter().chain([&reader]).for_each(|slot| self.crew.slot(*slot).disarm());
-        self.at_step[step] += u64::from(died);
-        self.missed[step] += u64::from(!died);
+        self.crew.slot(writer).disarm();
+        self.at_step[step] += died;
+        self.missed[step] += u64::from(died == 0);
         self.held[mapped] += 1;
         self.crew.reap().map(drop)
     }

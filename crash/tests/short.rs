@@ -8,7 +8,7 @@ use engram_crash::program;
 fn main() -> ExitCode {
     program::live_if_asked();
     build_the_library();
-    if engram_crash::run(Plan { seed: engram_crash::seed(), kills: 150, each: 0 }) {
+    if engram_crash::run(Plan { seed: engram_crash::seed(), kills: 150, each: 0, only: None }) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
