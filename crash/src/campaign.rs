@@ -235,7 +235,8 @@ impl Campaign {
         let few = self.steps().into_iter().filter(|step| self.at_step[*step] < self.plan.each);
         let text = |step: usize| {
             let (missed, passed) = (self.missed[step], self.crew.passed(step));
-            format!("{} ({missed} missed, {passed} passed)", ALL[step])
+            let died = self.at_step[step];
+            format!("{} ({died} died, {missed} missed, {passed} passed)", ALL[step])
         };
         few.map(text).collect()
     }
@@ -432,7 +433,7 @@ impl Campaign {
     }
 
     /// Lets a worker stand still between what a file's head announces and its commit, and whoever
-    /// finds it so die: a reader, or another worker.
+    /// finds it so die: a reader, another worker, or a program.
     fn overtake(&mut self, step: usize) -> Result<(), Fault> {
         let (writer, reader) = (self.random.below(WRITERS as u64) as usize, WRITING);
         let mapped = ALL.iter().position(|name| *name == "file.mapped").expect("a step");
@@ -443,8 +444,8 @@ impl Campaign {
             self.missed[step] += 1;
             return self.crew.reap().map(drop);
         }
-        let others: Vec<usize> =
-            (0..WRITERS).filter(|slot| *slot != writer).chain([reader]).collect();
+        let all = (0..WRITERS).chain(FIRST_PROGRAM..FIRST_PROGRAM + PROGRAMS).chain([reader]);
+        let others: Vec<usize> = all.filter(|slot| *slot != writer).collect();
         for slot in &others {
             self.crew.slot(*slot).urge.store(Urge::Crowd as u32, SeqCst);
             self.crew.slot(*slot).arm(step, 0, Trap::Die);
