@@ -456,7 +456,9 @@ impl Campaign {
         while Instant::now() < until && !others.iter().any(sprung) {
             rest(Duration::from_micros(100));
         }
-        others.iter().for_each(|slot| self.crew.slot(*slot).disarm());
+        for slot in &others {
+            self.crew.slot(*slot).disarm();
+        }
         let mut dying: Vec<usize> = others.into_iter().filter(sprung).collect();
         let died = dying.len() as u64;
         dying.push(writer);

@@ -317,8 +317,8 @@ fn orphans(path: &Path) -> Vec<Vec<u8>> {
     all
 }
 
-/// The bytes of one beside its segments: it lies in its record, or has a head. A value in one extent
-/// is one where somebody has more open than a lease lists, who may have it open, too.
+/// The bytes of one beside its segments: it lies in its record, or has a head. A value in one
+/// extent is one where somebody has more open than a lease lists, who may have it open, too.
 fn orphan_len(record: &[u8]) -> u64 {
     match record[1] {
         0 => 0,

@@ -174,10 +174,10 @@ def collect(pool: Any = None, *, every: float = _EVERY, older_than: float = AGE)
 
     An object stays if an alias leads to it, as with `gc`; if this process has it as a Python
     object, or has one that leads to it; and if it was changed in the last `older_than` seconds, or
-    was not yet found unreachable that long ago. A variable of another process protects nothing
-    else, even if that process collects, too: give what it holds for longer an alias. If several processes collect in one pool, one works at a
-    time, and the others skip their round. A round that fails is told to the logger `engram.active`,
-    and the next one goes on.
+    was not yet found unreachable that long ago. A variable of another process protects nothing,
+    even if that process collects, too: give what it holds for longer an alias. If several processes
+    collect in one pool, one works at a time, and the others skip their round. A round that fails is
+    told to the logger `engram.active`, and the next one goes on.
 
     Parameters
     ----------
