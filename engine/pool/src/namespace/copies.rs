@@ -31,6 +31,7 @@ mod put;
 use std::collections::HashMap;
 
 use super::Namespace;
+use super::retry::Retry;
 use crate::transfer::Moved;
 use engram_base::error::Result;
 use engram_base::id::{Gid, Member};
@@ -136,7 +137,7 @@ impl CopyPlan {
         options: CopyOptions,
         copier: &mut dyn Copier,
     ) -> Result<Member> {
-        put::put(self, to, parent, path, options, copier)
+        to.retry(Retry::IfMoved, || put::put(self, to, parent, path, options, copier))
     }
 
     /// Looks whether all of this is in another plan, too, under the same names: with the same

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::super::write::Aim;
 use super::super::{Namespace, moves, write};
 use super::{CopiedIds, Copier, CopyItem, CopyOptions, CopyPlan};
-use crate::namespace::retry::Retry;
 use engram_base::checksum::{NONE, is_checksum};
 use engram_base::error::Result;
 use engram_base::fail;
@@ -37,19 +36,8 @@ const AT_ONCE: usize = 512;
 /// A value that has been copied: where it lies, and its checksum.
 type CopiedPart = (Reserved, u64);
 
-/// See [`CopyPlan::put`].
+/// See [`CopyPlan::put`], which begins again what has met a move.
 pub(super) fn put(
-    plan: &CopyPlan,
-    to: &Namespace,
-    parent: Gid,
-    path: &str,
-    options: CopyOptions,
-    copier: &mut dyn Copier,
-) -> Result<Member> {
-    to.retry(Retry::IfMoved, || put_now(plan, to, parent, path, options, copier))
-}
-
-fn put_now(
     plan: &CopyPlan,
     to: &Namespace,
     parent: Gid,
