@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 import warnings
 from functools import cache
@@ -588,3 +589,21 @@ def test_each_format_is_in_the_contracts() -> None:
     listed = {name.rpartition(".")[2] for name in contract["source_modules"]}
     assert there == listed | KNOW_POOLS
     assert not listed & KNOW_POOLS
+
+
+def test_what_lint_runs_needs_no_engine() -> None:
+    program = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"engram", "h5py", "netCDF4", "duckdb"}:
+            raise ModuleNotFoundError(f"lint does not install {name}")
+
+sys.meta_path.insert(0, Missing())
+import bench.sentences, bench.tables
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import engram
 from bench.harness import Bound, Contestant, Line, measure, timed
 from bench.kernels.crew import Crew
+from bench.kernels.names import BATCHED, CALLS, ENGRAM, KERNELS, LIMITS, MIQS, MODES, PEAK
 from bench.kernels.particles import sized
 from bench.kernels.stores import PIECE, PIECES
-from bench.kernels.worker import BATCHED, MIQS, MODES, POOL
+from bench.kernels.worker import POOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,10 +31,6 @@ COUNTS = {256: 2048, 512: 2048, 4 << 10: 2048, 32 << 10: 512, 512 << 10: 64, 4 <
 OBJECTS_READ = 4096
 ROUNDS = 5
 QUICK = (256, 512 << 10)
-LIMITS = {"write": {256: 5.0, 512 << 10: 2.0}, "read": {256: 5.0, 512 << 10: 1.3}}
-ENGRAM = "engram"
-PEAK, CALLS = "peak of a mapping", "peak of calls"
-KERNELS = {"write": "VPIC-IO", "read": "BDCATS-IO"}
 
 
 def lines(setting: Setting) -> Iterator[Line]:

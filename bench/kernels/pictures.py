@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from bench.kernels.lines import ENGRAM, KERNELS, PEAK
+from bench.kernels.names import ENGRAM, KERNELS, MIQS, PEAK
 from bench.kernels.particles import UNIT_BYTES
-from bench.kernels.worker import MIQS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

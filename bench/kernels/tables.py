@@ -5,10 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from bench.kernels.lines import CALLS, ENGRAM, KERNELS, LIMITS, PEAK
+from bench.kernels.names import BATCHED, CALLS, ENGRAM, KERNELS, LIMITS, MIQS, MODES, PEAK
 from bench.kernels.particles import UNIT_BYTES
 from bench.kernels.pictures import KERNEL, SHARE
-from bench.kernels.worker import BATCHED, MIQS, MODES
 from bench.page import measured
 
 if TYPE_CHECKING:

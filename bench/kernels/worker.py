@@ -13,20 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import engram
+from bench.kernels.names import BATCHED, MIQS, MODES
 from bench.kernels.particles import Particles, same
 from bench.kernels.stores import Hdf5, Own, OwnBatched, Peak, PeakOfCalls
 
 if TYPE_CHECKING:
     from bench.kernels.stores import Store
-    from engram.index import IndexMode
 
-MIQS = "MIQS+ on HDF5"
-BATCHED = "engram, batched"
-MODES: dict[str, IndexMode | None] = {
-    "engram": None,
-    "engram, none": "none",
-    "engram, async": "async",
-}
 INLINE_BYTES = 1 << 10
 POOL = "kernels.pool"
 

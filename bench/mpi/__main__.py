@@ -35,19 +35,11 @@ import engram
 from bench import report
 from bench.harness import Bound, Line
 from bench.mpi import build
+from bench.mpi.names import ADD_UP, EMULATED, MODES, NEW_POOL, PEERS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "bench" / "results"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
-PEERS = {
-    "adios2": "ADIOS2, a file per rank",
-    "netcdf": "NetCDF-4",
-    "pnetcdf": "PnetCDF",
-    "hdf5": "HDF5",
-}
-NEW_POOL = "engram, new pool"
-EMULATED = "engram, emulated persistent memory"
-ADD_UP = "add up"
 OPERATIONS = {
     "write": (1.15, 2.5),
     "read": (2.0, 5.0),
@@ -55,7 +47,6 @@ OPERATIONS = {
     ADD_UP: (None, None),
 }
 NEW_POOL_AGAINST_ADIOS2 = 1.15
-MODES = {"store": "store 64 MiB on a disk, durable", "load": "load 64 MiB stored so"}
 SIDE, QUICK_SIDE = 300, 128
 VARIABLES = 10
 # Ranks share two processors here, and a machine that is not the whole of a node has no cores to

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
-from bench.mpi.__main__ import ADD_UP, EMULATED, MODES, NEW_POOL, PEERS
+from bench.mpi.names import ADD_UP, EMULATED, MODES, NEW_POOL, PEERS
 from bench.page import measured, page
 
 if TYPE_CHECKING:
