@@ -1,25 +1,32 @@
-//! What a process stores into pages that it has not come to yet: by the kernel's hand.
+//! What a process stores into pages that it has not come to yet.
 //!
 //! A store into a mapped page for the first time costs the process a fault. Where nobody has stored
-//! before, the kernel also fills the page with zeros, which are then overwritten. For a large value
-//! that is more than the copy itself. `pwrite` costs neither: the kernel copies into its own
-//! mapping of the page. The page stays out of the process's page table, though, so a second store
-//! is made through memory and takes the fault, and from the third on there is none.
+//! before, the kernel also fills the page with zeros, which the copy then overwrites. For a large
+//! value that is more than the copy itself. There are two better ways:
+//!
+//! - *A call*: `pwrite` takes no fault and writes no zeros, as the kernel copies into its own
+//!   mapping of the page. The page stays out of the process's page table, though, so a second store
+//!   is made through memory and takes the fault. The kernel lets one caller at a time write to a
+//!   file: where many ranks of a job fill one, each waits for the others.
+//! - *Populated*: `madvise(MADV_POPULATE_WRITE)` maps and zeroes a piece of pages at once, and the
+//!   copy follows while the zeros are still in the processor's cache. Any number of ranks do so
+//!   side by side.
+//!
+//! Which one is quicker depends on the machine and on what the other ranks do. So both are timed as
+//! they are used, and the one that was quicker of late is taken ([`Pace`]).
 //!
 //! Huge pages take one fault each, and then memory is faster by far; so it is for pages that are in
-//! the page table already. Nobody says which pages a file is made of. So a few are touched, and the
-//! faults of that are counted (a *sample*).
+//! the page table already. No call says which pages a file is made of. So a few are touched, and
+//! the faults of that are counted (a *sample*).
 //!
-//! *Invariant*: within one process the kernel's hand goes to each unit of a file once at most. The
-//! bytes are the same by either way, at once and for everybody: memory is a file's page cache.
-//!
-//! The kernel writes to one file for one caller at a time. Where many ranks of a job fill one, each
-//! waits for the others, while faults are taken side by side. So a process that finds the kernel's
-//! hand slow leaves it alone for the next bytes.
+//! *Invariant*: within one process each unit of a file is stored to in one of these ways once at
+//! most. The bytes are the same in any way, at once and for everybody: memory is a file's page
+//! cache.
 //!
 //! Only files in memory are kept here (above a disk, pages come in folios, and faults are few), and
 //! only large ones: each takes a descriptor. `pwrite` to them meets no hole, as their space is
-//! allocated (see `span`); if it fails all the same, memory is there.
+//! allocated (see `span`); if it fails all the same, memory is there, as it is on kernels before
+//! Linux 5.14, which populate nothing.
 
 use std::fs::File;
 use std::ops::Range;
@@ -32,21 +39,21 @@ use super::persist;
 use super::span::file_limit;
 
 /// What is noted as one.
-const UNIT: u64 = 256 << 10;
+const UNIT: u64 = 64 << 10;
 /// Values of fewer bytes go through memory.
-pub(super) const LEAST: usize = 1 << 20;
+pub(super) const LEAST: usize = 128 << 10;
 /// Files of fewer bytes are not kept.
 const FILE_LEAST: u64 = 4 << 20;
 /// So many files are kept in a process.
 const FILES_MOST: u32 = 64;
-/// So much is written by one call: a signal waits for its end, and so do others.
-const CALL_MOST: u64 = 4 << 20;
-/// A call that writes fewer bytes in a microsecond is slow: faults allow about as many.
-const SPEED_LEAST: u64 = 1000;
-/// After a slow call so many are not made.
-const CALLS_LEFT_OUT: u32 = 8;
-/// What goes through memory after one sample.
-const THROUGH_MEMORY: u64 = 32 << 20;
+/// So much is stored at a time: by one call a signal waits for its end, and so do others.
+const PIECE: u64 = 4 << 20;
+/// So much is populated at a time: it is in the cache still when the copy comes to it.
+const POPULATED: usize = 256 << 10;
+/// Of so many pieces one goes the slower way, whose time may have changed.
+const TRIED_AGAIN: u64 = 16;
+/// For what a sample is taken, from a multiple of it on.
+const SAMPLED: u64 = 4 << 20;
 /// Pages that are touched as a sample.
 const SAMPLE: usize = 16;
 /// How many are kept.
@@ -62,9 +69,7 @@ pub(super) struct FirstTouch {
     piece: Range<u64>,
     /// A bit for each unit.
     touched: Box<[AtomicU64]>,
-    /// How many calls are not to be made, since one was slow.
-    left_out: AtomicU32,
-    /// The last sample: one more than the unit, and whether there were faults, in the lowest bit.
+    /// The last sample: one more than its number, and whether there were faults, in the lowest bit.
     sampled: AtomicU64,
 }
 
@@ -84,8 +89,7 @@ impl FirstTouch {
         };
         let words = len.div_ceil(UNIT).div_ceil(u64::from(u64::BITS));
         let touched = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let (left_out, sampled) = (AtomicU32::new(0), AtomicU64::new(0));
-        Some(FirstTouch { file, place, piece, touched, left_out, sampled })
+        Some(FirstTouch { file, place, piece, touched, sampled: AtomicU64::new(0) })
     }
 
     /// The piece of the range that it is mapped to.
@@ -113,19 +117,22 @@ impl FirstTouch {
             // SAFETY: the caller's promise, for a part of the bytes.
             unsafe {
                 let (to, from) = (to.add(done), from.add(done));
-                let by_kernel = self.is_untouched(at) && self.costs_faults(at, to, rest);
-                let most = if by_kernel { CALL_MOST } else { THROUGH_MEMORY };
+                let is_new = self.is_new(at, to, rest);
+                let most = if is_new { PIECE } else { SAMPLED - at % SAMPLED };
                 let run = self.run(at, most.min(rest as u64)) as usize;
-                let copied = if by_kernel { self.write(at, from, run) } else { 0 };
-                persist::copy(to.add(copied), from.add(copied), run - copied);
+                if is_new {
+                    self.fill(&PACE, at, to, from, run);
+                } else {
+                    persist::copy(to, from, run);
+                }
                 done += run;
             }
         }
         len
     }
 
-    /// Whether the kernel's hand would go to an offset of the range, which is in the piece and at
-    /// this address, if so many bytes were stored there. What lies there stays as it is.
+    /// Whether so many bytes, stored at an offset of the range, which is in the piece and at this
+    /// address, would come to new pages. What lies there stays as it is.
     pub(super) fn is_new(&self, offset: u64, to: *mut u8, len: usize) -> bool {
         self.is_untouched(offset) && self.costs_faults(offset, to, len)
     }
@@ -144,9 +151,9 @@ impl FirstTouch {
 
     /// Whether pages at an offset, which is at this address, take a fault each.
     fn costs_faults(&self, offset: u64, to: *mut u8, len: usize) -> bool {
-        let unit = (offset - self.piece.start) / UNIT + 1;
+        let number = offset / SAMPLED + 1;
         let last = self.sampled.load(Ordering::Relaxed);
-        if last >> 1 == unit {
+        if last >> 1 == number {
             return last & 1 == 1;
         }
         let pages = SAMPLE.min(len / PAGE as usize);
@@ -154,7 +161,7 @@ impl FirstTouch {
         // Within the bytes that the caller has for itself.
         touch(to, pages * PAGE as usize, false);
         let costs = (faults_so_far() - before) * 2 > pages as i64;
-        self.sampled.store(unit << 1 | u64::from(costs), Ordering::Relaxed);
+        self.sampled.store(number << 1 | u64::from(costs), Ordering::Relaxed);
         costs
     }
 
@@ -179,43 +186,117 @@ impl FirstTouch {
         end.max(at + 1).min(at + most) - at
     }
 
-    /// Has the kernel write, if that is quick; how many bytes it has written.
+    /// Stores bytes to new pages, in the way that was quicker of late.
+    ///
+    /// # Safety
+    ///
+    /// That of [`FirstTouch::store`], for bytes that are all in the piece.
+    unsafe fn fill(&self, pace: &Pace, offset: u64, to: *mut u8, from: *const u8, len: usize) {
+        let (way, began) = (pace.choose(), Instant::now());
+        // SAFETY: the caller's promise.
+        unsafe {
+            match way {
+                Way::Call => {
+                    let written = self.write(offset, from, len);
+                    persist::copy(to.add(written), from.add(written), len - written);
+                }
+                Way::Populated => copy_populated(to, from, len),
+            }
+        }
+        pace.took(way, len as u64, began.elapsed());
+    }
+
+    /// Has the kernel write; how many bytes it has written.
     ///
     /// # Safety
     ///
     /// `from` is readable for `len` bytes.
     unsafe fn write(&self, offset: u64, from: *const u8, len: usize) -> usize {
         let place = self.place + (offset - self.piece.start);
-        let is_allowed = file_limit().is_none_or(|limit| place + len as u64 <= limit);
-        if !is_allowed || !self.is_quick() {
+        if file_limit().is_some_and(|limit| place + len as u64 > limit) {
             return 0;
         }
-        let began = Instant::now();
         // SAFETY: the caller's promise; the descriptor is this value's own.
         let written =
             unsafe { libc::pwrite(self.file.as_raw_fd(), from.cast(), len, place as libc::off_t) };
-        let Ok(written) = usize::try_from(written) else { return 0 };
-        self.took(written as u64, began.elapsed());
-        written
-    }
-
-    /// Whether to make a call; if not, that is one of those that are left out.
-    fn is_quick(&self) -> bool {
-        let less = |left: u32| left.checked_sub(1);
-        self.left_out.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err()
-    }
-
-    /// Takes in how long a call took.
-    fn took(&self, bytes: u64, time: Duration) {
-        if time.as_micros() as u64 * SPEED_LEAST > bytes {
-            self.left_out.store(CALLS_LEFT_OUT, Ordering::Relaxed);
-        }
+        usize::try_from(written).unwrap_or(0)
     }
 }
 
 impl Drop for FirstTouch {
     fn drop(&mut self) {
         FILES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How new pages are filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Call,
+    Populated,
+}
+
+/// How long each way took of late, in nanoseconds a MiB. Zero, with which each begins, is quickest:
+/// so both are tried. Threads that come at once may lose one another's times, which are estimates.
+#[derive(Debug)]
+struct Pace {
+    call: AtomicU64,
+    populated: AtomicU64,
+    pieces: AtomicU64,
+}
+
+/// That of this process, as what it depends on are the machine and the other processes.
+static PACE: Pace = Pace::new();
+
+impl Pace {
+    const fn new() -> Self {
+        Pace { call: AtomicU64::new(0), populated: AtomicU64::new(0), pieces: AtomicU64::new(0) }
+    }
+
+    /// The way of the next piece.
+    fn choose(&self) -> Way {
+        let piece = self.pieces.fetch_add(1, Ordering::Relaxed);
+        let call_is_quicker =
+            self.call.load(Ordering::Relaxed) <= self.populated.load(Ordering::Relaxed);
+        if call_is_quicker == (piece % TRIED_AGAIN == TRIED_AGAIN - 1) {
+            Way::Populated
+        } else {
+            Way::Call
+        }
+    }
+
+    /// Takes in how long a piece took.
+    fn took(&self, way: Way, bytes: u64, time: Duration) {
+        let kept = match way {
+            Way::Call => &self.call,
+            Way::Populated => &self.populated,
+        };
+        let now = (time.as_nanos() * (1 << 20) / u128::from(bytes)).clamp(1, 1 << 60) as u64;
+        let before = kept.load(Ordering::Relaxed);
+        let mean = if before == 0 { now } else { before - before / 4 + now / 4 };
+        kept.store(mean.max(1), Ordering::Relaxed);
+    }
+}
+
+/// Copies to pages of a mapping, each piece of which is populated just before.
+///
+/// # Safety
+///
+/// `from` is readable and `to` writable for `len` bytes, in whole pages around them, too, and the
+/// two do not overlap.
+unsafe fn copy_populated(to: *mut u8, from: *const u8, len: usize) {
+    let mut done = 0;
+    while done < len {
+        let run = POPULATED.min(len - done);
+        // SAFETY: the caller's promise, for a part of the bytes. The advice changes no byte, and
+        // where the kernel refuses it, the copy takes the faults.
+        unsafe {
+            let at = to.add(done);
+            let before = at as usize % PAGE as usize;
+            libc::madvise(at.sub(before).cast(), before + run, libc::MADV_POPULATE_WRITE);
+            at.copy_from_nonoverlapping(from.add(done), run);
+        }
+        done += run;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bytes are the same by either way, and each unit is written by the kernel once.
+//! Bytes are the same in any way, and each unit is new once.
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -74,7 +74,7 @@ fn each_unit_is_come_to_once() {
     // Up to what was come to; that; and beyond it.
     assert_eq!(run(0, 8 * MIB), (true, MIB));
     assert_eq!(run(MIB, 7 * MIB), (false, 2 * MIB + UNIT));
-    assert_eq!(run(3 * MIB + UNIT, CALL_MOST), (true, CALL_MOST));
+    assert_eq!(run(3 * MIB + UNIT, PIECE), (true, PIECE));
     assert_eq!(run(0, 8 * MIB), (false, 7 * MIB + UNIT));
 }
 
@@ -94,25 +94,60 @@ fn pages_that_take_no_faults_are_written_through_memory() {
         let data = bytes_of(3, 2 * MIB as usize);
         range.store(4 * MIB, data.as_ptr(), data.len());
         assert!(!range.is_new(4 * MIB, 2 * MIB as usize), "it has been come to");
-        // By the kernel's hand: its pages are still to be mapped.
-        let before = faults_so_far();
-        range.base().add(5 * MIB as usize).write_volatile(1);
-        assert!(faults_so_far() > before);
     }
 }
 
 #[test]
-fn a_slow_call_is_followed_by_some_through_memory() {
-    let _alone = alone();
+fn a_call_maps_no_page_and_populated_pages_are_mapped() {
     let file = file_of(8 * MIB);
+    let _alone = alone();
     let kept = FirstTouch::keep(&file, 0, 0..8 * MIB).unwrap();
-    let quick = || (0..2 * CALLS_LEFT_OUT).map(|_| kept.is_quick()).collect::<Vec<_>>();
-    kept.took(MIB, Duration::from_micros(MIB / SPEED_LEAST - 1));
-    assert!(quick().iter().all(|quick| *quick));
-    kept.took(MIB, Duration::from_micros(MIB / SPEED_LEAST + 2));
-    let calls = quick();
-    let (slow, rest) = calls.split_at(CALLS_LEFT_OUT as usize);
-    assert!(slow.iter().all(|quick| !quick) && rest.iter().all(|quick| *quick));
+    let range = AddressRange::reserve(8 * MIB, 8 * MIB).unwrap();
+    range.attach(0, 8 * MIB, &file, 0, true).unwrap();
+    let (pace, data) = (Pace::new(), bytes_of(11, 2 * MIB as usize));
+    for (way, at) in [(Way::Call, MIB as usize + 5), (Way::Populated, 4 * MIB as usize + 5)] {
+        // The other way is known to be slow, so this one is chosen.
+        let slow = if way == Way::Call { Way::Populated } else { Way::Call };
+        pace.took(slow, 1, Duration::from_secs(1));
+        // SAFETY: the range is attached for writing, and this thread has it alone.
+        unsafe {
+            let to = range.base().add(at);
+            kept.fill(&pace, at as u64, to, data.as_ptr(), data.len());
+            let before = faults_so_far();
+            to.add(MIB as usize).write_volatile(data[MIB as usize]);
+            assert_eq!(faults_so_far() > before, way == Way::Call, "{way:?}");
+        }
+        let mut held = vec![0; data.len()];
+        file.read_exact_at(&mut held, at as u64).unwrap();
+        assert!(held == data, "{way:?}");
+        pace.call.store(0, Ordering::Relaxed);
+        pace.populated.store(0, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_quicker_way_is_taken_and_the_other_one_tried_now_and_then() {
+    let pace = Pace::new();
+    let pieces = |call: u64, populated: u64, count: u64| {
+        let mut called = 0;
+        for _ in 0..count {
+            let way = pace.choose();
+            let micros = if way == Way::Call { call } else { populated };
+            pace.took(way, MIB, Duration::from_micros(micros));
+            called += u64::from(way == Way::Call);
+        }
+        called
+    };
+    // Both are tried at once, and from then on the other one once in so many.
+    let called = pieces(300, 200, 10 * TRIED_AGAIN);
+    assert!((10..=12).contains(&called), "{called}");
+    // The call becomes quick, as the other ranks have ended.
+    pieces(100, 200, 8 * TRIED_AGAIN);
+    assert_eq!(pieces(100, 200, 10 * TRIED_AGAIN), 10 * (TRIED_AGAIN - 1));
+    // The smallest and the longest time are times, too.
+    pace.took(Way::Call, u64::MAX, Duration::ZERO);
+    pace.took(Way::Call, 1, Duration::MAX);
+    assert!(pace.call.load(Ordering::Relaxed) > 0);
 }
 
 #[test]
