@@ -1,7 +1,7 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
 # bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster
-# bench-start evaluate evaluate-databases hot versus crash power stage-crash corrupt cluster
-# cluster-faults simulate model miri fuzz install docs docs-serve docs-links lint layers supply
+# bench-start evaluate evaluate-databases evaluate-papers hot versus crash power stage-crash
+# corrupt cluster cluster-faults simulate model miri fuzz install docs docs-serve docs-links lint layers supply
 # msrv aarch64 fmt web web-lint web-test wheels clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -26,8 +26,8 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 
 .PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
 	bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster \
-	bench-start evaluate evaluate-databases hot versus crash power stage-crash corrupt cluster \
-	cluster-faults simulate model miri fuzz install docs docs-serve docs-links lint layers supply \
+	bench-start evaluate evaluate-databases evaluate-papers hot versus crash power stage-crash \
+	corrupt cluster cluster-faults simulate model miri fuzz install docs docs-serve docs-links lint layers supply \
 	msrv aarch64 fmt web web-lint web-test wheels clean
 
 help: ## What can be made
@@ -97,6 +97,10 @@ evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure 
 		$(PARTS:%=--only %) --out bench/results/evaluation.json $(ARGS))
 	$(call step,Drawing into docs/images/,$(BIN)/python -m bench.evaluation.plots \
 		bench/results/evaluation.json docs/images)
+
+evaluate-papers: $(BIN)/.built $(BIN)/.peers ## At the papers' size: 9 million objects (60; 5)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench --only papers-size \
+		--out bench/results/papers.json $(ARGS))
 
 DATABASES := bench/results/databases.json docs/evaluation-databases.md \
 	docs/images/evaluation-databases.png

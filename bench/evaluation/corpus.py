@@ -232,8 +232,8 @@ def granules(corpus: Corpus, folder: Path, places: Sequence[int] | None = None) 
         file.close()
 
 
-def stand_ins(corpus: Corpus, folder: Path) -> None:
-    """Write files like `granules` does, in a tenth of the time.
+def stand_ins(corpus: Corpus, folder: Path, wanted: set[str] | None = None) -> None:
+    """Write files like `granules` does, in a tenth of the time; of the wanted granules, or of all.
 
     All have the attributes of the first, as large as their own; their values are their own. So they
     are as good to open and read objects from as the real ones, but not to ask for attributes.
@@ -243,7 +243,7 @@ def stand_ins(corpus: Corpus, folder: Path) -> None:
     whole = folder / f"{corpus.granules[corpus.granule_of[0]]}.h5"
     for number, granule in enumerate(corpus.granules):
         path = folder / f"{granule}.h5"
-        if path == whole:
+        if path == whole or (wanted is not None and granule not in wanted):
             continue
         shutil.copy(whole, path)
         with h5py.File(path, "r+") as file:

@@ -17,7 +17,7 @@ from bench.harness import Bound, Contestant, Line, measure, timed
 from bench.own import miqs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from bench.evaluation.questions import Question
@@ -50,24 +50,26 @@ def compare(setting: Setting, question: Question, pool: Any, index: Miqs, folder
     required = question.name.startswith("Q")
     bound = Bound("engram", "MIQS+ on HDF5", "speed" if required else "show", LIMIT)
     line = Line(f"{question.name} end to end, Python", "ms", [bound])
-    counts = question.wanted == "attributes"
-
-    def ours() -> float:
-        return count_pool(pool, question.text) if counts else read_pool(pool, question.text)
-
-    def theirs() -> float:
-        return (
-            count_files(index, question.text)
-            if counts
-            else read_files(index, question.text, folder)
-        )
-
+    ours, theirs = from_pool(pool, question), from_files(index, question, folder)
     assert ours() == theirs()  # noqa: S101 - else nothing is compared
     contestants = [
         Contestant("MIQS+ on HDF5", lambda: timed(theirs)),
         Contestant("engram", lambda: timed(ours)),
     ]
     return measure(line, contestants, max(setting.rounds // 2, 3))
+
+
+def from_pool(pool: Any, question: Question) -> Callable[[], float]:
+    """Return what asks a pool, and reads what is found."""
+    ask = count_pool if question.wanted == "attributes" else read_pool
+    return lambda: ask(pool, question.text)
+
+
+def from_files(index: Miqs, question: Question, folder: Path) -> Callable[[], float]:
+    """Return what asks MIQS+, and reads the files."""
+    if question.wanted == "attributes":
+        return lambda: count_files(index, question.text)
+    return lambda: read_files(index, question.text, folder)
 
 
 def count_pool(pool: Any, text: str) -> float:

@@ -157,6 +157,10 @@ impl FirstTouch {
             return last & 1 == 1;
         }
         let pages = SAMPLE.min(len / PAGE as usize);
+        if pages < SAMPLE / 4 {
+            // The last bytes of a value say nothing of the pages behind them.
+            return false;
+        }
         let before = faults_so_far();
         // Within the bytes that the caller has for itself.
         touch(to, pages * PAGE as usize, false);
