@@ -1,8 +1,9 @@
 # The only verbs: demo test test-engine test-package upstream-suites posix-suites slurm test-pmem
 # bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster
 # bench-start evaluate evaluate-databases evaluate-papers hot versus crash power stage-crash
-# corrupt cluster cluster-faults simulate model miri fuzz install docs docs-serve docs-links lint layers supply
-# msrv aarch64 fmt web web-lint web-test wheels clean help. Each sets up what it needs.
+# corrupt cluster cluster-faults simulate model miri fuzz install docs docs-serve docs-links
+# lint layers supply msrv aarch64 fmt web web-lint web-test wheels clean help. Each sets up what
+# it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -27,8 +28,8 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 .PHONY: help demo test test-engine test-package upstream-suites posix-suites slurm test-pmem \
 	bench bench-mpi bench-active bench-doors bench-posix bench-web bench-stage bench-cluster \
 	bench-start evaluate evaluate-databases evaluate-papers hot versus crash power stage-crash \
-	corrupt cluster cluster-faults simulate model miri fuzz install docs docs-serve docs-links lint layers supply \
-	msrv aarch64 fmt web web-lint web-test wheels clean
+	corrupt cluster cluster-faults simulate model miri fuzz install docs docs-serve docs-links \
+	lint layers supply msrv aarch64 fmt web web-lint web-test wheels clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -91,16 +92,16 @@ bench-cluster: $(BIN)/.cluster $(BIN)/.peers-active ## A cluster beside what it 
 bench-start: $(BIN)/.built ## Imports and verbs beside numpy (5; ARGS="--wheel FILE": pip)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.start $(ARGS))
 
-PARTS := queries million policies index-bytes index-time search-space end-to-end
+PARTS := queries million policies index-bytes index-time search-space load-factor end-to-end
 evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure it (5 minutes)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench \
-		$(PARTS:%=--only %) --out bench/results/evaluation.json $(ARGS))
-	$(call step,Drawing into docs/images/,$(BIN)/python -m bench.evaluation.plots \
-		bench/results/evaluation.json docs/images)
+		$(PARTS:%=--only %) $(if $(ARGS),,--out bench/results/evaluation.json) $(ARGS))
+	@case "$(ARGS)" in "") $(BIN)/python -m bench.evaluation.plots \
+		bench/results/evaluation.json docs/images;; esac
 
 evaluate-papers: $(BIN)/.built $(BIN)/.peers ## At the papers' size: 9 million objects (60; 5)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench --only papers-size \
-		--out bench/results/papers.json $(ARGS))
+		$(if $(ARGS),,--out bench/results/papers.json) $(ARGS))
 
 DATABASES := bench/results/databases.json docs/evaluation-databases.md \
 	docs/images/evaluation-databases.png

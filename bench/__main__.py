@@ -44,6 +44,7 @@ LINES: dict[str, Callable[[Setting], Iterator[Line]]] = {
     "index-bytes": building.sizes,
     "index-time": building.construction,
     "search-space": building.space,
+    "load-factor": building.load_factor,
     "end-to-end": reading.lines,
     "kernels": kernels.lines,
     "serialization": serialization.lines,

@@ -12,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import engram
 from bench.evaluation.corpus import Corpus, generate
+from bench.evaluation.questions import literal
 from bench.evaluation.setup import index_bytes, stage, usual
 from bench.harness import Bound, Line
 from bench.own import rust
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 MIQS, SQLITE = "MIQS+", "SQLite"
 PER_GROUP = (4, 8, 16, 32)
 ATTRIBUTES = (4, 8, 16, 32, 37)
+SIXTEEN = 16
+IN_GROUPS = (1, 2, 4, 8, SIXTEEN)
 FEWER = 8  # granules, where many pools are filled
 MILLION = 1_000_000
 SINGLE_LIMIT_S, BATCHED_LIMIT_S = 30e-6, 10e-6
@@ -131,7 +135,7 @@ def disk() -> Path | None:
 def space(setting: Setting) -> Iterator[Line]:
     """Compare what a search looks through with what is stored: 16 attributes each."""
     count = setting.scaled(MILLION)
-    there = stage(setting, generate(max(count // 2167, 1), 16))
+    there = stage(setting, generate(max(count // 2167, 1), SIXTEEN))
     filled = there.fill()
     index = index_bytes(filled)
     line = Line(f"index beside storage, {len(there.corpus):,} objects of 16 attributes", "MiB", [])
@@ -140,6 +144,41 @@ def space(setting: Setting) -> Iterator[Line]:
     line.bounds = [Bound("engram", "stored", "show"), Bound("engram", MIQS, "show")]
     yield line
     there.clear()
+
+
+def load_factor(setting: Setting) -> Iterator[Line]:
+    """Give what is stored and what a query reads, by attributes in a group, as Figure 13 has it.
+
+    The queries ask for one key and for four. MIQS+ searches the trees of the keys that are asked
+    for: on average so many sixteenths of its bytes.
+    """
+    count = setting.scaled(MILLION)
+    there = stage(setting, generate(max(count // 2167, 1), SIXTEEN))
+    asked = {str(keys): equal(there.corpus, SIXTEEN // 2, keys) for keys in (1, 4)}
+    theirs = peer_bytes(there)[MIQS]
+    for per_group in IN_GROUPS:
+        filled = there.fill(per_group=per_group, policy="fixed")
+        stored = Line(f"stored: {per_group} attributes in a group", "MiB", [])
+        stored.samples = {"engram": [index_bytes(filled)], MIQS: theirs}
+        stored.bounds = [Bound("engram", MIQS, "show")]
+        yield stored
+        with engram.open(there.pool) as pool:
+            pool.drain_index()
+            for keys, query in asked.items():
+                line = Line(f"read: {per_group} attributes in a group, {keys} asked for", "MiB", [])
+                segments = pool.query(query).explain().segments
+                line.samples["engram"] = [float(sum(segment.bytes for segment in segments))]
+                line.samples[MIQS] = [bytes_ * int(keys) / SIXTEEN for bytes_ in theirs]
+                line.bounds = [Bound("engram", MIQS, "show")]
+                yield line
+    there.clear()
+
+
+def equal(made: Corpus, first: int, keys: int) -> str:
+    """Return the query for objects that have so many attributes of the one in the middle."""
+    place = len(made) // 2
+    columns = made.columns[first : first + keys]
+    return " and ".join(f"{c.name} = {literal(c.of(place), chr(34))}" for c in columns)
 
 
 def peer_bytes(there: Stage) -> dict[str, list[float]]:

@@ -120,6 +120,26 @@ def search_space(axes: Axes, lines: Lines) -> bool:
     return False
 
 
+def load_factor(axes: Axes, lines: Lines) -> bool:
+    """Draw what is stored and what a query reads, beside MIQS+, by attributes in a group."""
+    pattern = r"(stored|read): (\d+) attributes in a group(?:, (\d) asked for)?"
+    found: dict[str, dict[int, float]] = {}
+    for match, medians in titled(lines, pattern):
+        name = f"read for {match[3]} attribute{'s' * (match[3] != '1')}" if match[3] else "stored"
+        share = 100 * medians["engram"] / medians["MIQS+"]
+        found.setdefault(name, {})[int(match[2])] = share
+    for name, shares in found.items():
+        axes.plot(list(shares), list(shares.values()), marker="o", label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(found.get("stored", {})), list(map(str, found.get("stored", {}))))
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("attributes in a group")
+    axes.set_ylabel("% of MIQS+")
+    axes.set_title("Engram's index and what queries read of it")
+    axes.legend(frameon=False)
+    return bool(found)
+
+
 def bars(axes: Axes, places: list[str], sides: dict[str, list[float]]) -> None:
     """Draw bars side by side at each place."""
     width = 0.8 / max(len(sides), 1)
@@ -137,6 +157,7 @@ DRAWINGS = {
     "index-bytes": index_bytes,
     "index-time": index_time,
     "search-space": search_space,
+    "load-factor": load_factor,
 }
 
 

@@ -21,6 +21,7 @@ TOPICS = {
     "End to end": r".* end to end",
     "One million objects": r".* against [\d,]+|scan of|memory of a query",
     "Bytes of the index": r"bytes of the index|index beside storage",
+    "Search space by attributes in a group": r"stored: |read: ",
     "Time to index": r"index an object|store an object",
     "Fixed against dynamic": r".*fixed against dynamic",
 }

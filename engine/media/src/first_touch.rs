@@ -19,9 +19,10 @@
 //! the page table already. No call says which pages a file is made of. So a few are touched, and
 //! the faults of that are counted (a *sample*).
 //!
-//! *Invariant*: within one process each unit of a file is stored to in one of these ways once at
-//! most. The bytes are the same in any way, at once and for everybody: memory is a file's page
-//! cache.
+//! *Invariant*: the bytes are the same in any way, at once and for everybody, as memory is a file's
+//! page cache. What is noted here (units that this process has come to, samples, times) decides on
+//! speed alone: threads that come at once may both find a unit new, and a child of a fork takes the
+//! notes of its parent over.
 //!
 //! Only files in memory are kept here (above a disk, pages come in folios, and faults are few), and
 //! only large ones: each takes a descriptor. `pwrite` to them meets no hole, as their space is
@@ -29,9 +30,11 @@
 //! Linux 5.14, which populate nothing.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::process;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::map::{PAGE, touch};
@@ -50,12 +53,21 @@ const FILES_MOST: u32 = 64;
 const PIECE: u64 = 4 << 20;
 /// So much is populated at a time: it is in the cache still when the copy comes to it.
 const POPULATED: usize = 256 << 10;
-/// Of so many pieces one goes the slower way, whose time may have changed.
-const TRIED_AGAIN: u64 = 16;
-/// For what a sample is taken, from a multiple of it on.
+/// Of so many pieces one goes the slower way, whose time may have changed: of more, the slower it
+/// was.
+const TRIED_AGAIN: (u64, u64) = (16, 1024);
+/// A time is taken in as so many times the one before at most: a process may be stopped for a day.
+const LATER: u64 = 4;
+/// For what a sample is taken, from a multiple of it in the piece on.
 const SAMPLED: u64 = 4 << 20;
 /// Pages that are touched as a sample.
 const SAMPLE: usize = 16;
+/// What a sample has said of its pages: nothing yet.
+const UNKNOWN: u8 = 0;
+/// They took no faults.
+const MAPPED: u8 = 1;
+/// They took a fault each.
+const NEW: u8 = 2;
 /// How many are kept.
 static FILES: AtomicU32 = AtomicU32::new(0);
 
@@ -69,8 +81,11 @@ pub(super) struct FirstTouch {
     piece: Range<u64>,
     /// A bit for each unit.
     touched: Box<[AtomicU64]>,
-    /// The last sample: one more than its number, and whether there were faults, in the lowest bit.
-    sampled: AtomicU64,
+    /// What each sample has said.
+    samples: Box<[AtomicU8]>,
+    /// The process whose descriptor `file` is. A child of a fork may have closed it, and opened
+    /// another file by the same number.
+    process: u32,
 }
 
 impl FirstTouch {
@@ -89,7 +104,8 @@ impl FirstTouch {
         };
         let words = len.div_ceil(UNIT).div_ceil(u64::from(u64::BITS));
         let touched = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Some(FirstTouch { file, place, piece, touched, sampled: AtomicU64::new(0) })
+        let samples = (0..len.div_ceil(SAMPLED)).map(|_| AtomicU8::new(UNKNOWN)).collect();
+        Some(FirstTouch { file, place, piece, touched, samples, process: process::id() })
     }
 
     /// The piece of the range that it is mapped to.
@@ -102,7 +118,8 @@ impl FirstTouch {
     ///
     /// # Safety
     ///
-    /// `from` is readable and `to` writable for `len` bytes, and the two do not overlap.
+    /// The piece is attached for writing, in whole pages as every piece is, and `to` is in it.
+    /// `from` is readable for `len` bytes, and the two do not overlap.
     pub(super) unsafe fn store(
         &self,
         offset: u64,
@@ -117,11 +134,24 @@ impl FirstTouch {
             // SAFETY: the caller's promise, for a part of the bytes.
             unsafe {
                 let (to, from) = (to.add(done), from.add(done));
-                let is_new = self.is_new(at, to, rest);
-                let most = if is_new { PIECE } else { SAMPLED - at % SAMPLED };
+                let is_untouched = self.is_untouched(at);
+                let (is_new, is_sampled) =
+                    if is_untouched { self.costs_faults(at, to, rest) } else { (false, false) };
+                let most = match (is_new, is_untouched) {
+                    (true, _) => PIECE,
+                    (false, true) => SAMPLED - (at - self.piece.start) % SAMPLED,
+                    // A long copy passes the cache by: it is not cut.
+                    (false, false) => rest as u64,
+                };
                 let run = self.run(at, most.min(rest as u64)) as usize;
                 if is_new {
-                    self.fill(&PACE, at, to, from, run);
+                    let began = Instant::now();
+                    let way = PACE.choose();
+                    self.fill(way, at, to, from, run);
+                    // Pages of a sample are mapped: a short run on them says nothing.
+                    if run >= if is_sampled { 16 * SAMPLE * PAGE as usize } else { UNIT as usize } {
+                        PACE.took(way, run as u64, began.elapsed());
+                    }
                 } else {
                     persist::copy(to, from, run);
                 }
@@ -134,7 +164,7 @@ impl FirstTouch {
     /// Whether so many bytes, stored at an offset of the range, which is in the piece and at this
     /// address, would come to new pages. What lies there stays as it is.
     pub(super) fn is_new(&self, offset: u64, to: *mut u8, len: usize) -> bool {
-        self.is_untouched(offset) && self.costs_faults(offset, to, len)
+        self.is_untouched(offset) && self.costs_faults(offset, to, len).0
     }
 
     /// Whether this process has not come to the unit of an offset yet.
@@ -149,24 +179,25 @@ impl FirstTouch {
         (word, 1 << (unit % u64::from(u64::BITS)))
     }
 
-    /// Whether pages at an offset, which is at this address, take a fault each.
-    fn costs_faults(&self, offset: u64, to: *mut u8, len: usize) -> bool {
-        let number = offset / SAMPLED + 1;
-        let last = self.sampled.load(Ordering::Relaxed);
-        if last >> 1 == number {
-            return last & 1 == 1;
+    /// Whether pages at an offset, which is at this address, take a fault each, and whether some
+    /// were touched just now to find out.
+    fn costs_faults(&self, offset: u64, to: *mut u8, len: usize) -> (bool, bool) {
+        let sample = &self.samples[((offset - self.piece.start) / SAMPLED) as usize];
+        let known = sample.load(Ordering::Relaxed);
+        if known != UNKNOWN {
+            return (known == NEW, false);
         }
         let pages = SAMPLE.min(len / PAGE as usize);
         if pages < SAMPLE / 4 {
             // The last bytes of a value say nothing of the pages behind them.
-            return false;
+            return (false, false);
         }
         let before = faults_so_far();
         // Within the bytes that the caller has for itself.
         touch(to, pages * PAGE as usize, false);
         let costs = (faults_so_far() - before) * 2 > pages as i64;
-        self.sampled.store(number << 1 | u64::from(costs), Ordering::Relaxed);
-        costs
+        sample.store(if costs { NEW } else { MAPPED }, Ordering::Relaxed);
+        (costs, true)
     }
 
     /// How many bytes from an offset on are in units that this process has all come to, or has
@@ -187,16 +218,15 @@ impl FirstTouch {
             end = (unit + 1) * UNIT;
         }
         // Another thread may have been first.
-        end.max(at + 1).min(at + most) - at
+        end.max((at / UNIT + 1) * UNIT).min(at + most) - at
     }
 
-    /// Stores bytes to new pages, in the way that was quicker of late.
+    /// Stores bytes to new pages in this way.
     ///
     /// # Safety
     ///
     /// That of [`FirstTouch::store`], for bytes that are all in the piece.
-    unsafe fn fill(&self, pace: &Pace, offset: u64, to: *mut u8, from: *const u8, len: usize) {
-        let (way, began) = (pace.choose(), Instant::now());
+    unsafe fn fill(&self, way: Way, offset: u64, to: *mut u8, from: *const u8, len: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             match way {
@@ -207,7 +237,6 @@ impl FirstTouch {
                 Way::Populated => copy_populated(to, from, len),
             }
         }
-        pace.took(way, len as u64, began.elapsed());
     }
 
     /// Has the kernel write; how many bytes it has written.
@@ -217,7 +246,8 @@ impl FirstTouch {
     /// `from` is readable for `len` bytes.
     unsafe fn write(&self, offset: u64, from: *const u8, len: usize) -> usize {
         let place = self.place + (offset - self.piece.start);
-        if file_limit().is_some_and(|limit| place + len as u64 > limit) {
+        let is_beyond = file_limit().is_some_and(|limit| place + len as u64 > limit);
+        if is_beyond || process::id() != self.process {
             return 0;
         }
         // SAFETY: the caller's promise; the descriptor is this value's own.
@@ -246,7 +276,8 @@ enum Way {
 struct Pace {
     call: AtomicU64,
     populated: AtomicU64,
-    pieces: AtomicU64,
+    /// How many pieces go before the slower way is tried again.
+    before_trial: AtomicU64,
 }
 
 /// That of this process, as what it depends on are the machine and the other processes.
@@ -254,30 +285,47 @@ static PACE: Pace = Pace::new();
 
 impl Pace {
     const fn new() -> Self {
-        Pace { call: AtomicU64::new(0), populated: AtomicU64::new(0), pieces: AtomicU64::new(0) }
+        Pace {
+            call: AtomicU64::new(0),
+            populated: AtomicU64::new(0),
+            before_trial: AtomicU64::new(TRIED_AGAIN.0 - 1),
+        }
     }
 
     /// The way of the next piece.
     fn choose(&self) -> Way {
-        let piece = self.pieces.fetch_add(1, Ordering::Relaxed);
-        let call_is_quicker =
-            self.call.load(Ordering::Relaxed) <= self.populated.load(Ordering::Relaxed);
-        if call_is_quicker == (piece % TRIED_AGAIN == TRIED_AGAIN - 1) {
-            Way::Populated
+        let call = self.call.load(Ordering::Relaxed);
+        let populated = self.populated.load(Ordering::Relaxed);
+        let (quicker, slower) = if call <= populated {
+            (Way::Call, Way::Populated)
         } else {
-            Way::Call
+            (Way::Populated, Way::Call)
+        };
+        let one_less = |left: u64| left.checked_sub(1);
+        let left = self.before_trial.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        if left.is_ok() {
+            return quicker;
         }
+        let (least, most) = TRIED_AGAIN;
+        let loss = call.max(populated) / call.min(populated).max(1);
+        let pieces = least.saturating_mul(loss).clamp(least, most);
+        self.before_trial.store(pieces - 1, Ordering::Relaxed);
+        slower
     }
 
     /// Takes in how long a piece took.
     fn took(&self, way: Way, bytes: u64, time: Duration) {
-        let kept = match way {
-            Way::Call => &self.call,
-            Way::Populated => &self.populated,
+        let (kept, other) = match way {
+            Way::Call => (&self.call, &self.populated),
+            Way::Populated => (&self.populated, &self.call),
         };
         let now = (time.as_nanos() * (1 << 20) / u128::from(bytes)).clamp(1, 1 << 60) as u64;
-        let before = kept.load(Ordering::Relaxed);
-        let mean = if before == 0 { now } else { before - before / 4 + now / 4 };
+        let (before, other) = (kept.load(Ordering::Relaxed), other.load(Ordering::Relaxed));
+        let mean = match (before, other) {
+            (0, 0) => now,
+            (0, other) => now.min(other.saturating_mul(LATER)),
+            (before, _) => before - before / 4 + now.min(before.saturating_mul(LATER)) / 4,
+        };
         kept.store(mean.max(1), Ordering::Relaxed);
     }
 }
@@ -286,22 +334,33 @@ impl Pace {
 ///
 /// # Safety
 ///
-/// `from` is readable and `to` writable for `len` bytes, in whole pages around them, too, and the
-/// two do not overlap.
+/// `from` is readable for `len` bytes; `to` is in a mapping of whole pages that is writable for as
+/// many; and the two do not overlap.
 unsafe fn copy_populated(to: *mut u8, from: *const u8, len: usize) {
     let mut done = 0;
     while done < len {
         let run = POPULATED.min(len - done);
-        // SAFETY: the caller's promise, for a part of the bytes. The advice changes no byte, and
-        // where the kernel refuses it, the copy takes the faults.
+        // SAFETY: the caller's promise, for a part of the bytes.
         unsafe {
-            let at = to.add(done);
-            let before = at as usize % PAGE as usize;
-            libc::madvise(at.sub(before).cast(), before + run, libc::MADV_POPULATE_WRITE);
-            at.copy_from_nonoverlapping(from.add(done), run);
+            // Where the kernel refuses, the copy takes the faults.
+            let _ = populate(to.add(done), run);
+            to.add(done).copy_from_nonoverlapping(from.add(done), run);
         }
         done += run;
     }
+}
+
+/// Maps the pages that have these bytes, with room for what is stored next. It changes no byte.
+///
+/// # Safety
+///
+/// The bytes are in a mapping of whole pages.
+unsafe fn populate(at: *mut u8, len: usize) -> io::Result<()> {
+    let before = at as usize % PAGE as usize;
+    // SAFETY: the caller's promise.
+    let said =
+        unsafe { libc::madvise(at.sub(before).cast(), before + len, libc::MADV_POPULATE_WRITE) };
+    if said == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The faults that this thread has taken.

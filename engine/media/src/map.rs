@@ -56,8 +56,8 @@ pub struct AddressRange {
     read_only: AtomicBool,
     /// Whose pace copying keeps.
     emulated: OnceLock<Emulated>,
-    /// Files into which what is stored for the first time goes by the kernel's hand. Nobody waits
-    /// for the lock, which a fork may leave locked for ever: memory is always there.
+    /// Files whose new pages are filled in a way of their own. Nobody waits for the lock, which a
+    /// fork may leave locked for ever: memory is always there.
     first_touches: RwLock<Vec<Arc<FirstTouch>>>,
     /// Whether all goes through memory, since nobody can tell any more what is kept.
     through_memory: AtomicBool,
@@ -261,7 +261,7 @@ impl AddressRange {
         Ok(())
     }
 
-    /// Stores bytes at an offset: through memory, or by the kernel's hand where that is less.
+    /// Stores bytes at an offset: through memory, or as new pages are filled.
     ///
     /// # Safety
     ///
@@ -279,7 +279,7 @@ impl AddressRange {
         unsafe { persist::copy(self.at(offset + done as u64), from.add(done), len - done) };
     }
 
-    /// Whether so many bytes, stored at an offset at once, would begin by the kernel's hand. They
+    /// Whether so many bytes, stored at an offset at once, would begin with new pages. They
     /// are attached for writing, and stay as they are.
     pub(super) fn is_new(&self, offset: u64, len: usize) -> bool {
         let kept = self.first_touch(offset).filter(|_| len >= first_touch::LEAST);
