@@ -307,7 +307,8 @@ impl Pace {
             return quicker;
         }
         let (least, most) = TRIED_AGAIN;
-        let loss = call.max(populated) / call.min(populated).max(1);
+        let (quick, slow) = (call.min(populated).max(1), call.max(populated));
+        let loss = slow.saturating_add(quick / 2) / quick;
         let pieces = least.saturating_mul(loss).clamp(least, most);
         self.before_trial.store(pieces - 1, Ordering::Relaxed);
         slower
