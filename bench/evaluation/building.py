@@ -16,7 +16,7 @@ import engram
 from bench.evaluation.corpus import Corpus, generate
 from bench.evaluation.questions import literal
 from bench.evaluation.setup import index_bytes, stage, usual
-from bench.harness import Bound, Line
+from bench.harness import Bound, Line, timed
 from bench.own import rust
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ SIXTEEN = 16
 IN_GROUPS = (1, 2, 4, 8, SIXTEEN)
 FEWER = 8  # granules, where many pools are filled
 MILLION = 1_000_000
+STEPS = RECORD, QUEUED, INDEXED, LATER = "record", "queue", "index", "maintenance"
 SINGLE_LIMIT_S, BATCHED_LIMIT_S = 30e-6, 10e-6
 SYNCED = 500  # objects in one commit each, on a disk
 MOST_SINGLE = 20_000
@@ -59,6 +60,7 @@ def construction(setting: Setting) -> Iterator[Line]:
     """Time the indexing of an object by its attributes, with and without durability."""
     for attributes in ATTRIBUTES:
         yield indexed(setting, attributes)
+        yield by_step(setting, attributes)
     yield from commits(setting)
     yield from durable(setting)
 
@@ -80,6 +82,30 @@ def indexed(setting: Setting, attributes: int, rounds: int = 3) -> Line:
     line.bounds = [Bound("engram", MIQS, "show"), Bound("engram", SQLITE, "show")]
     there.clear()
     return line
+
+
+def by_step(setting: Setting, attributes: int, rounds: int = 3) -> Line:
+    """Time the steps of storing an object of so many attributes, as Figure 11 has sub-operations.
+
+    A record with its attributes; beyond that, a row of the queue (`async`), or the index's tail
+    (`sync`); then what maintenance does later for each object: segments, families, runs.
+    """
+    there = stage(setting, generate(FEWER, attributes))
+    samples: dict[str, list[float]] = {step: [] for step in STEPS}
+    for _ in range(rounds):
+        taken = {mode: there.fill(mode)["whole"]["taken"][0] for mode in ("none", "async", "sync")}
+        with engram.open(there.pool) as pool:
+            later_s = timed(pool.drain_index, len(there.corpus))
+        for step, seconds in zip(
+            STEPS, (taken["none"], taken["async"], taken["sync"], later_s), strict=True
+        ):
+            beyond = taken["none"] if step in (QUEUED, INDEXED) else 0.0
+            samples[step].append(max(seconds - beyond, 1e-9))
+    there.clear()
+    title = f"steps of an object of {attributes} attributes, batches of 1000"
+    return Line(
+        title, "us", [Bound(INDEXED, RECORD, "show"), Bound(QUEUED, LATER, "show")], samples
+    )
 
 
 def commits(setting: Setting) -> Iterator[Line]:

@@ -34,6 +34,7 @@ COLOURS = {
 }
 QUESTIONS = ("Q1", "Q2", "Q3", "Q4", "Q5", "seven attributes")
 ASKED = ("engram", "MIQS+", "MIQS+ with presence", "SQLite", "brute force")
+STEPS = {"record": "#c9c9c9", "index": "#1f6f8b", "maintenance": "#d9822b"}
 DPI = 120
 
 Lines = list[dict[str, Any]]
@@ -120,6 +121,22 @@ def search_space(axes: Axes, lines: Lines) -> bool:
     return False
 
 
+def steps(axes: Axes, lines: Lines) -> bool:
+    """Draw the time of each step of storing an object, by its attributes."""
+    found = {m[1]: medians for m, medians in titled(lines, r"steps of an object of (\d+)")}
+    below = [0.0] * len(found)
+    for step, colour in STEPS.items():
+        heights = [1e6 * medians[step] for medians in found.values()]
+        axes.bar(list(found), heights, 0.6, below, label=step, color=colour)
+        below = [each + height for each, height in zip(below, heights, strict=True)]
+    axes.set_xlabel("attributes of an object")
+    axes.set_ylabel("us for an object")
+    axes.set_title("Storing and indexing an object, by step")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return bool(found)
+
+
 def load_factor(axes: Axes, lines: Lines) -> bool:
     """Draw what is stored and what a query reads, beside MIQS+, by attributes in a group."""
     pattern = r"(stored|read): (\d+) attributes in a group(?:, (\d) asked for)?"
@@ -156,6 +173,7 @@ DRAWINGS = {
     "end-to-end": end_to_end,
     "index-bytes": index_bytes,
     "index-time": index_time,
+    "index-steps": steps,
     "search-space": search_space,
     "load-factor": load_factor,
 }

@@ -22,7 +22,7 @@ TOPICS = {
     "One million objects": r".* against [\d,]+|scan of|memory of a query",
     "Bytes of the index": r"bytes of the index|index beside storage",
     "Search space by attributes in a group": r"stored: |read: ",
-    "Time to index": r"index an object|store an object",
+    "Time to index": r"index an object|store an object|steps of",
     "Fixed against dynamic": r".*fixed against dynamic",
 }
 
