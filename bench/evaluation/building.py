@@ -175,12 +175,12 @@ def space(setting: Setting) -> Iterator[Line]:
 def load_factor(setting: Setting) -> Iterator[Line]:
     """Give what is stored and what a query reads, by attributes in a group, as Figure 13 has it.
 
-    The queries ask for one key and for four. MIQS+ searches the trees of the keys that are asked
+    The queries ask for one key of a small vocabulary, and for four. MIQS+ searches the trees of the keys that are asked
     for: on average so many sixteenths of its bytes.
     """
     count = setting.scaled(MILLION)
     there = stage(setting, generate(max(count // 2167, 1), SIXTEEN))
-    asked = {str(keys): equal(there.corpus, SIXTEEN // 2, keys) for keys in (1, 4)}
+    asked = {str(keys): equal(there.corpus, SIXTEEN // 2 + 1, keys) for keys in (1, 4)}
     theirs = peer_bytes(there)[MIQS]
     for per_group in IN_GROUPS:
         filled = there.fill(per_group=per_group, policy="fixed")
@@ -193,7 +193,7 @@ def load_factor(setting: Setting) -> Iterator[Line]:
             for keys, query in asked.items():
                 line = Line(f"read: {per_group} attributes in a group, {keys} asked for", "MiB", [])
                 segments = pool.query(query).explain().segments
-                line.samples["engram"] = [float(sum(segment.bytes for segment in segments))]
+                line.samples["engram"] = [float(sum(segment.nbytes for segment in segments))]
                 line.samples[MIQS] = [bytes_ * int(keys) / SIXTEEN for bytes_ in theirs]
                 line.bounds = [Bound("engram", MIQS, "show")]
                 yield line
