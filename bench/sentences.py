@@ -531,6 +531,11 @@ SENTENCES = [
     ),
     of(
         MPI,
+        "it is written {} times as fast as the others write new files.",
+        speed(WRITES, MPI_PEERS, NEW_POOL),
+    ),
+    of(
+        MPI,
         "A new pool** is written at {}, {} and {} of NetCDF-4's speed at one, two and four ranks, "
         "and at {}, {} and {} of ADIOS2's.",
         *speeds(WRITES, NETCDF4, NEW_POOL),
