@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,9 +104,7 @@ def end_to_end(
             assert len({side() for side in sides.values()}) == 1, question  # noqa: S101
             line = Line(f"{question.name} end to end of {len(made):,} objects, Python", "ms", [])
             line.bounds = [Bound(name, MIQS, "show") for name in pools]
-            contestants = [
-                Contestant(name, lambda side=side: timed(side)) for name, side in sides.items()
-            ]
+            contestants = [Contestant(name, partial(timed, side)) for name, side in sides.items()]
             yield measure(line, contestants, ROUNDS)
 
 

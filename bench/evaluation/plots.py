@@ -34,7 +34,7 @@ COLOURS = {
 }
 QUESTIONS = ("Q1", "Q2", "Q3", "Q4", "Q5", "seven attributes")
 ASKED = ("engram", "MIQS+", "MIQS+ with presence", "SQLite", "brute force")
-STEPS = {"record": "#c9c9c9", "index": "#1f6f8b", "maintenance": "#d9822b"}
+MODES = ("none", "async", "sync")
 DPI = 120
 
 Lines = list[dict[str, Any]]
@@ -122,18 +122,12 @@ def search_space(axes: Axes, lines: Lines) -> bool:
 
 
 def steps(axes: Axes, lines: Lines) -> bool:
-    """Draw the time of each step of storing an object, by its attributes."""
+    """Draw the time to store an object without the index, with its queue and with itself."""
     found = {m[1]: medians for m, medians in titled(lines, r"steps of an object of (\d+)")}
-    below = [0.0] * len(found)
-    for step, colour in STEPS.items():
-        heights = [1e6 * medians[step] for medians in found.values()]
-        axes.bar(list(found), heights, 0.6, below, label=step, color=colour)
-        below = [each + height for each, height in zip(below, heights, strict=True)]
+    bars(axes, list(found), {mode: [1e6 * each[mode] for each in found.values()] for mode in MODES})
     axes.set_xlabel("attributes of an object")
     axes.set_ylabel("us for an object")
-    axes.set_title("Storing and indexing an object, by step")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    axes.set_title("Storing an object, by when it is indexed")
     return bool(found)
 
 
