@@ -171,8 +171,8 @@ def space(setting: Setting) -> Iterator[Line]:
 def load_factor(setting: Setting) -> Iterator[Line]:
     """Give what is stored and what a query reads, by attributes in a group, as Figure 13 has it.
 
-    The queries ask for one key of a small vocabulary, and for four. MIQS+ searches the trees of the keys that are asked
-    for: on average so many sixteenths of its bytes.
+    The queries ask for one key of a small vocabulary, and for four. MIQS+ searches the trees of
+    the keys that are asked for: on average so many sixteenths of its bytes.
     """
     count = setting.scaled(MILLION)
     there = stage(setting, generate(max(count // 2167, 1), SIXTEEN))

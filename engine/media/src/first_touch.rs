@@ -13,7 +13,7 @@
 //!   side by side.
 //!
 //! Which one is quicker depends on the machine and on what the other ranks do. So both are timed as
-//! they are used, and the one that was quicker of late is taken ([`Pace`]).
+//! they are used, and the one that was quicker of late is taken ([`FillTimes`]).
 //!
 //! Huge pages take one fault each, and then memory is faster by far; so it is for pages that are in
 //! the page table already. No call says which pages a file is made of. So a few are touched, and
@@ -146,11 +146,11 @@ impl FirstTouch {
                 let run = self.run(at, most.min(rest as u64)) as usize;
                 if is_new {
                     let began = Instant::now();
-                    let way = PACE.choose();
+                    let way = TIMES.choose();
                     self.fill(way, at, to, from, run);
                     // Pages of a sample are mapped: a short run on them says nothing.
                     if run >= if is_sampled { 16 * SAMPLE * PAGE as usize } else { UNIT as usize } {
-                        PACE.took(way, run as u64, began.elapsed());
+                        TIMES.took(way, run as u64, began.elapsed());
                     }
                 } else {
                     persist::copy(to, from, run);
@@ -226,15 +226,15 @@ impl FirstTouch {
     /// # Safety
     ///
     /// That of [`FirstTouch::store`], for bytes that are all in the piece.
-    unsafe fn fill(&self, way: Way, offset: u64, to: *mut u8, from: *const u8, len: usize) {
+    unsafe fn fill(&self, way: FillBy, offset: u64, to: *mut u8, from: *const u8, len: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             match way {
-                Way::Call => {
+                FillBy::Call => {
                     let written = self.write(offset, from, len);
                     persist::copy(to.add(written), from.add(written), len - written);
                 }
-                Way::Populated => copy_populated(to, from, len),
+                FillBy::Populated => copy_populated(to, from, len),
             }
         }
     }
@@ -265,7 +265,7 @@ impl Drop for FirstTouch {
 
 /// How new pages are filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum FillBy {
     Call,
     Populated,
 }
@@ -273,7 +273,7 @@ enum Way {
 /// How long each way took of late, in nanoseconds a MiB. Zero, with which each begins, is quickest:
 /// so both are tried. Threads that come at once may lose one another's times, which are estimates.
 #[derive(Debug)]
-struct Pace {
+struct FillTimes {
     call: AtomicU64,
     populated: AtomicU64,
     /// How many pieces go before the slower way is tried again.
@@ -281,11 +281,11 @@ struct Pace {
 }
 
 /// That of this process, as what it depends on are the machine and the other processes.
-static PACE: Pace = Pace::new();
+static TIMES: FillTimes = FillTimes::new();
 
-impl Pace {
+impl FillTimes {
     const fn new() -> Self {
-        Pace {
+        FillTimes {
             call: AtomicU64::new(0),
             populated: AtomicU64::new(0),
             before_trial: AtomicU64::new(TRIED_AGAIN.0 - 1),
@@ -293,13 +293,13 @@ impl Pace {
     }
 
     /// The way of the next piece.
-    fn choose(&self) -> Way {
+    fn choose(&self) -> FillBy {
         let call = self.call.load(Ordering::Relaxed);
         let populated = self.populated.load(Ordering::Relaxed);
         let (quicker, slower) = if call <= populated {
-            (Way::Call, Way::Populated)
+            (FillBy::Call, FillBy::Populated)
         } else {
-            (Way::Populated, Way::Call)
+            (FillBy::Populated, FillBy::Call)
         };
         let one_less = |left: u64| left.checked_sub(1);
         let left = self.before_trial.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
@@ -315,10 +315,10 @@ impl Pace {
     }
 
     /// Takes in how long a piece took.
-    fn took(&self, way: Way, bytes: u64, time: Duration) {
+    fn took(&self, way: FillBy, bytes: u64, time: Duration) {
         let (kept, other) = match way {
-            Way::Call => (&self.call, &self.populated),
-            Way::Populated => (&self.populated, &self.call),
+            FillBy::Call => (&self.call, &self.populated),
+            FillBy::Populated => (&self.populated, &self.call),
         };
         let now = (time.as_nanos() * (1 << 20) / u128::from(bytes)).clamp(1, 1 << 60) as u64;
         let (before, other) = (kept.load(Ordering::Relaxed), other.load(Ordering::Relaxed));

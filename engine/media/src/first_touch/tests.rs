@@ -131,10 +131,10 @@ fn a_call_maps_no_page_and_populated_pages_are_mapped() {
         unsafe { range.base().add(at).write_volatile(range.base().add(at).read_volatile()) };
         faults_so_far() - before
     };
-    for (way, at) in [(Way::Call, MIB as usize + 5), (Way::Populated, 4 * MIB as usize + 5)] {
+    for (way, at) in [(FillBy::Call, MIB as usize + 5), (FillBy::Populated, 4 * MIB as usize + 5)] {
         // SAFETY: as above.
         unsafe { kept.fill(way, at as u64, range.base().add(at), data.as_ptr(), data.len()) };
-        assert_eq!(faults(at + MIB as usize) > 0, way == Way::Call, "{way:?}");
+        assert_eq!(faults(at + MIB as usize) > 0, way == FillBy::Call, "{way:?}");
         let mut held = vec![0; data.len()];
         file.read_exact_at(&mut held, at as u64).unwrap();
         assert!(held == data, "{way:?}");
@@ -151,14 +151,14 @@ fn a_call_maps_no_page_and_populated_pages_are_mapped() {
 
 #[test]
 fn the_quicker_way_is_taken_and_the_other_one_tried_now_and_then() {
-    let pace = Pace::new();
+    let times = FillTimes::new();
     let pieces = |call: u64, populated: u64, count: u64| {
         let mut called = 0;
         for _ in 0..count {
-            let way = pace.choose();
-            let micros = if way == Way::Call { call } else { populated };
-            pace.took(way, MIB, Duration::from_micros(micros));
-            called += u64::from(way == Way::Call);
+            let way = times.choose();
+            let micros = if way == FillBy::Call { call } else { populated };
+            times.took(way, MIB, Duration::from_micros(micros));
+            called += u64::from(way == FillBy::Call);
         }
         called
     };
@@ -176,21 +176,21 @@ fn the_quicker_way_is_taken_and_the_other_one_tried_now_and_then() {
 
 #[test]
 fn a_time_that_a_stop_made_long_is_soon_forgotten() {
-    let pace = Pace::new();
+    let times = FillTimes::new();
     let usual = Duration::from_micros(200);
-    pace.took(Way::Call, MIB, Duration::from_micros(300));
-    pace.took(Way::Populated, MIB, Duration::MAX);
+    times.took(FillBy::Call, MIB, Duration::from_micros(300));
+    times.took(FillBy::Populated, MIB, Duration::MAX);
     for _ in 0..4 {
-        pace.took(Way::Populated, MIB, usual);
+        times.took(FillBy::Populated, MIB, usual);
     }
-    pace.took(Way::Populated, MIB, Duration::MAX);
+    times.took(FillBy::Populated, MIB, Duration::MAX);
     for _ in 0..8 {
-        pace.took(Way::Populated, MIB, usual);
+        times.took(FillBy::Populated, MIB, usual);
     }
-    assert_eq!(pace.choose(), Way::Populated);
+    assert_eq!(times.choose(), FillBy::Populated);
     // The smallest time is one, too.
-    pace.took(Way::Call, u64::MAX, Duration::ZERO);
-    assert!(pace.call.load(Ordering::Relaxed) > 0);
+    times.took(FillBy::Call, u64::MAX, Duration::ZERO);
+    assert!(times.call.load(Ordering::Relaxed) > 0);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_file_that_refuses_is_written_through_memory() {
     // SAFETY: the range is attached for writing, and the vector is another place.
     unsafe {
         assert_eq!(kept.write(0, data.as_ptr(), data.len()), 0);
-        kept.fill(Way::Call, 0, range.base(), data.as_ptr(), data.len());
+        kept.fill(FillBy::Call, 0, range.base(), data.as_ptr(), data.len());
     }
     let mut held = vec![0; data.len()];
     file.read_exact_at(&mut held, 0).unwrap();
@@ -228,7 +228,7 @@ fn beyond_what_a_process_may_write_to_files_memory_serves() {
             let limited = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) } == 0;
             let data = bytes_of(5, 4 * MIB as usize);
             // So a call would be made.
-            PACE.took(Way::Populated, MIB, Duration::from_secs(9));
+            TIMES.took(FillBy::Populated, MIB, Duration::from_secs(9));
             // SAFETY: the range is attached for writing, and the vector is another place.
             unsafe { range.store(MIB, data.as_ptr(), data.len()) };
             attached && limited
