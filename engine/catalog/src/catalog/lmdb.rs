@@ -19,6 +19,16 @@
 //! when a [`Read`] ends, its transaction is reset, which only stores "idle" in the slot, and goes
 //! to a list in this process. The next [`Env::read`] renews it: two loads and a store.
 //!
+//! LMDB keeps two headers, and commit `n + 2` writes over that of commit `n`. A reader takes the
+//! newest number first and copies the header of that number then. A reader that is interrupted in
+//! between can copy a header of a later commit, or half of one: its number is not that of what it
+//! sees, and all that is remembered or compared by numbers is wrong. (The pages it sees are safe:
+//! its slot holds the lower number.) So [`Env::read`] looks again when it has the copy. Nobody
+//! writes to the header of commit `n` before commit `n + 1` has ended, so the copy is whole if the
+//! newest header is that of `n` still. If it is not, commit `n + 1` may be syncing, or its process
+//! may have died before it told readers of it: a second transaction that begins with the number
+//! `n`, too, shows that it has not ended yet.
+//!
 //! # Fork
 //!
 //! A child has the parent's environment in its memory, but none of its locks, and the slots of the
@@ -50,7 +60,7 @@ use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lmdb_master_sys as ffi;
@@ -233,7 +243,16 @@ impl Env {
         let mut tables = [0; Table::COUNT];
         let (begin, open) = if make { (0, ffi::MDB_CREATE) } else { (ffi::MDB_RDONLY, 0) };
         let refused = |rc| self.refusal("beginning to open the tables", rc);
-        let txn = self.begin(begin).map_err(refused)?;
+        let txn = loop {
+            let txn = self.begin(begin).map_err(refused)?;
+            // SAFETY: the transaction is live.
+            let id = unsafe { ffi::mdb_txn_id(txn.as_ptr()) as u64 };
+            if make || self.is_whole(id)? {
+                break txn;
+            }
+            // SAFETY: the transaction is live, and not used again.
+            unsafe { ffi::mdb_txn_abort(txn.as_ptr()) };
+        };
         for table in Table::ALL {
             let Ok(name) = CString::new(table.name()) else {
                 unreachable!("names of tables have no NUL")
@@ -380,8 +399,27 @@ impl Env {
         Ok(pages)
     }
 
-    /// Begins a read transaction on a kept slot, or on a new one.
+    /// Begins to read: the snapshot is the commit that its number names.
     pub(super) fn read(&self) -> Result<Read<'_>> {
+        loop {
+            let read = self.read_any()?;
+            if self.is_whole(read.id())? {
+                return Ok(read);
+            }
+        }
+    }
+
+    /// Whether a read transaction that has just begun, with this number, copied the header of that
+    /// commit: see the essay.
+    fn is_whole(&self, id: u64) -> Result<bool> {
+        // The copy was made before the newest number is read.
+        fence(Ordering::Acquire);
+        Ok(self.info()?.me_last_txnid as u64 == id || self.read_any()?.id() == id)
+    }
+
+    /// Begins a read transaction on a kept slot, or on a new one. A commit may have come between
+    /// its number and its content.
+    fn read_any(&self) -> Result<Read<'_>> {
         self.check_process()?;
         let slot = self.lock_kept().pop();
         if let Some(slot) = slot {

@@ -531,6 +531,36 @@ fn threads_write_in_turns_and_read_at_once() {
     assert!(stats.free_pages > 0 && stats.last_page < stats.allocated_pages);
 }
 
+/// More threads than the machine has CPUs: some are interrupted while they begin to read.
+#[test]
+fn a_snapshot_shows_the_commit_of_its_number() {
+    const COMMITS: u64 = 60_000;
+    let (_dir, catalog) = made(&Options { durable: false, ..Options::default() });
+    let first = commit(&catalog, Headroom::Normal, write_own_id).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                loop {
+                    let read = catalog.read().unwrap();
+                    let shown = read.get(Table::Meta, b"own id").unwrap();
+                    assert_eq!(shown, Some(read.id().to_ne_bytes().as_slice()));
+                    if read.id() >= first + COMMITS {
+                        break;
+                    }
+                }
+            });
+        }
+        for _ in 0..COMMITS {
+            commit(&catalog, Headroom::Normal, write_own_id).unwrap();
+        }
+    });
+}
+
+fn write_own_id(txn: &mut WriteTxn<'_>) -> Result<()> {
+    let id = txn.id();
+    txn.put(Table::Meta, b"own id", &id.to_ne_bytes())
+}
+
 #[test]
 fn a_commit_tells_which_objects_it_changes_and_rings() {
     let (_dir, catalog) = made(&Options::default());
