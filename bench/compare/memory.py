@@ -39,6 +39,19 @@ class Mapping:
         self.path.unlink()
 
 
+def have_memory(path: Path, nbytes: int) -> None:
+    """Write a file and remove it: what comes next finds memory that the machine has.
+
+    A virtual machine's host takes back what has lain free for some seconds, and gives it back page
+    by page. Without this the side that comes after those that need no new memory would pay for all.
+    """
+    piece = bytes(4 << 20)
+    with path.open("wb", buffering=0) as file:
+        for _ in range(nbytes // len(piece)):
+            file.write(piece)
+    path.unlink()
+
+
 _HUGE = 2 << 20
 _COLLAPSE = 25
 """What `madvise` calls making huge pages, since Linux 6.1."""

@@ -126,7 +126,7 @@ def growth(setting: Setting) -> Iterator[Line]:
             yield from scans(setting, there)
         there.clear()
     yield from beside(tended, "", Bound("engram, many", "engram, few", "time", SELECTIVE_LIMIT))
-    yield from beside(loaded, ", right after loading", Bound("engram, many", "engram, few", "show"))
+    yield from beside(loaded, ", right after loading", Bound("engram, few", "engram, many", "show"))
 
 
 def beside(answers: dict[int, dict[str, Any]], when: str, bound: Bound) -> Iterator[Line]:

@@ -36,6 +36,7 @@ from rich.console import Console
 
 import engram
 from bench import report
+from bench.compare.memory import have_memory
 from bench.harness import Bound, Line
 from bench.mpi import build
 from bench.mpi.names import ADD_UP, EMULATED, MODES, NEW_POOL, PEERS
@@ -118,7 +119,7 @@ def kernel(
             place = folder / "data"
             place.mkdir()
             if title not in pools:
-                warm(place / "warm", 2 * size)
+                have_memory(place / "memory", 2 * size)
             found = launch(programs[name], pools.get(title, place / "file"), ranks, side)
             shutil.rmtree(place)
             if title in pools:
@@ -130,19 +131,6 @@ def kernel(
     for path in pools.values():
         engram.destroy(path)
     return list(lines.values())
-
-
-def warm(path: Path, size: int) -> None:
-    """Write a file and remove it: what comes next finds memory that the machine has.
-
-    A virtual machine's host takes back what has lain free for some seconds, and gives it back page
-    by page. Without this the side that comes after those that need no new memory would pay for all.
-    """
-    piece = bytes(4 << 20)
-    with path.open("wb", buffering=0) as file:
-        for _ in range(size // len(piece)):
-            file.write(piece)
-    path.unlink()
 
 
 def rows(*command: str | Path) -> list[dict[str, Any]]:

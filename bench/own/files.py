@@ -20,6 +20,7 @@ import netCDF4
 import numpy as np
 
 import engram
+from bench.compare.memory import have_memory
 from bench.harness import Bound, Contestant, Line, measure, timed
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ VARIABLES = 6
 ATTRIBUTES = 10
 VALUES = np.linspace(200.0, 300.0, 800, dtype="f4").reshape(4, 10, 20)
 DIMS = {"time": 4, "lat": 10, "lon": 20}
-SPEED = 0.7
+SPEED = 0.7  # beside the library's own reading
+COPY = 0.9  # beside `cp`
 
 LARGE = (512, 1024, 1024)  # 2 GiB of float32
 SMALLER = 8
@@ -96,7 +98,10 @@ def imported(setting: Setting, files: list[Path], workers: int) -> float:
 def large(
     setting: Setting, name: str, make: Callable[[Path, tuple[int, int, int]], None]
 ) -> Iterator[Line]:
-    """Import one large file in a new process, beside reading it piece by piece with h5py."""
+    """Import one large file in a new process, beside reading it piece by piece with h5py.
+
+    One that is not compressed is also copied by `cp`.
+    """
     shape = (LARGE[0] // SMALLER if setting.quick else LARGE[0], *LARGE[1:])
     nbytes = 4 * int(np.prod(shape))
     path, at = setting.folder / "files-large", setting.folder / "files-pool"
@@ -104,6 +109,7 @@ def large(
     memory: list[float] = []
 
     def run() -> float:
+        have_memory(setting.folder / "memory", nbytes)
         engram.create(at, size=nbytes + (1 << 28)).close()
         command = [sys.executable, "-m", "bench.own.files", str(path), str(at)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
@@ -118,11 +124,24 @@ def large(
         Contestant("engram", run),
     ]
     line = Line(f"import {size}", "ms", [Bound("engram", "h5py alone", "show")])
-    yield measure(line, contestants, 1 if setting.quick else 2)
+    if make is contiguous:
+        contestants.append(Contestant("cp", lambda: copied(path, nbytes)))
+        line.bounds.append(Bound("engram", "cp", "speed", COPY))
+    yield measure(line, contestants, 1 if setting.quick else ROUNDS[make])
     held = Line(f"anonymous memory, {size}", "B", [Bound("engram", "", "value", LIMIT_BYTES)])
     held.samples["engram"] = memory
     yield held
     path.unlink()
+
+
+def copied(path: Path, nbytes: int) -> float:
+    """Copy a file to a new one beside it; give the seconds."""
+    copy = path.with_name("files-copy")
+    have_memory(copy, nbytes)
+    command = ["cp", str(path), str(copy)]
+    taken_s = timed(lambda: subprocess.run(command, check=True))  # noqa: S603
+    copy.unlink()
+    return taken_s
 
 
 def read_pieces(path: Path) -> None:
@@ -210,6 +229,7 @@ SMALL = {
     "classic": (make_classic, read_netcdf),
 }
 LARGE_FILES = {"contiguous": contiguous, "compressed": compressed}
+ROUNDS = {contiguous: 5, compressed: 2}
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ impl SeenFields {
             let field = match field {
                 QueryField::Builtin(_) => return,
                 QueryField::Part(key, _) => QueryField::Attr(key.clone()),
+                QueryField::GroupPart(key, _) => QueryField::GroupAttr(key.clone()),
                 QueryField::Attr(_) | QueryField::GroupAttr(_) => field.clone(),
             };
             if seen.contains(&field) {

@@ -309,7 +309,7 @@ fn ordering(text: &str) -> Result<Vec<ast::Order>> {
 fn add(field: &QueryField, found: &mut Vec<(u8, String)>) {
     let named = match field {
         QueryField::Attr(key) | QueryField::Part(key, _) => (0, key.clone()),
-        QueryField::GroupAttr(key) => (1, key.clone()),
+        QueryField::GroupAttr(key) | QueryField::GroupPart(key, _) => (1, key.clone()),
         QueryField::Builtin(builtin) => (2, builtin.name().to_owned()),
     };
     if !found.contains(&named) {

@@ -126,6 +126,8 @@ pub enum QueryField {
     Part(String, Vec<String>),
     /// The attribute of the nearest group above the object that has it.
     GroupAttr(String),
+    /// A field of that attribute, whose dtype is a structure; a field of that, and so on.
+    GroupPart(String, Vec<String>),
     /// What every object has.
     Builtin(Builtin),
 }

@@ -62,12 +62,13 @@ pub enum About {
 }
 
 /// What a group is tested for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupField {
     /// Its path.
     Path,
-    /// The attribute of this key, its own or of the nearest group above that has it.
-    Attr(KeyId),
+    /// The attribute of this key, its own or of the nearest group above that has it; or a field of
+    /// that, a field of the field, and so on.
+    Attr(KeyId, Vec<String>),
     /// Whether it is this group, or lies below it.
     Under(Gid),
     /// Whether it is the root.
@@ -285,18 +286,21 @@ impl Compiler<'_, '_> {
         Ok(match field {
             QueryField::Attr(key) => (self.key_id)(key)?.map(About::Attr),
             QueryField::Part(key, parts) => self.part(field, key, parts)?,
-            QueryField::GroupAttr(key) => {
-                let id = match (self.key_id)(key)? {
-                    Some(id) => Some(id),
-                    None => self.groups.unknown_key(key)?,
-                };
-                id.map(|id| About::Group(GroupField::Attr(id)))
-            }
+            QueryField::GroupAttr(key) => self.group_attr(key, &[])?,
+            QueryField::GroupPart(key, parts) => self.group_attr(key, parts)?,
             QueryField::Builtin(Builtin::Name) => Some(About::Name),
             QueryField::Builtin(Builtin::Group) => Some(About::Group(GroupField::Path)),
             QueryField::Builtin(Builtin::Path) => Some(About::Path(Box::new(Parts(None)))),
             QueryField::Builtin(builtin) => Some(About::Builtin(*builtin)),
         })
+    }
+
+    fn group_attr(&mut self, key: &str, parts: &[String]) -> Result<Option<About>> {
+        let id = match (self.key_id)(key)? {
+            Some(id) => Some(id),
+            None => self.groups.unknown_key(key)?,
+        };
+        Ok(id.map(|id| About::Group(GroupField::Attr(id, parts.to_vec()))))
     }
 
     /// A field of an attribute whose dtype is a structure.

@@ -156,6 +156,13 @@ fn write_terms(
     f.write_str(if apart { ")" } else { "" })
 }
 
+fn write_parts(parts: &[String], f: &mut Formatter<'_>) -> fmt::Result {
+    parts.iter().try_for_each(|part| {
+        f.write_char('.')?;
+        write_key(part, f)
+    })
+}
+
 impl Display for QueryField {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -167,15 +174,16 @@ impl Display for QueryField {
                 } else {
                     write_key(key, f)?;
                 }
-                for part in parts {
-                    f.write_char('.')?;
-                    write_key(part, f)?;
-                }
-                Ok(())
+                write_parts(parts, f)
             }
             QueryField::GroupAttr(key) => {
                 f.write_str("group.")?;
                 write_key(key, f)
+            }
+            QueryField::GroupPart(key, parts) => {
+                f.write_str("group.")?;
+                write_key(key, f)?;
+                write_parts(parts, f)
             }
             QueryField::Builtin(builtin) => write!(f, "@{}", builtin.name()),
         }

@@ -14,7 +14,7 @@ use engram_base::id::{Gid, Member, NameKey, id_key};
 use engram_base::name::Name;
 use engram_base::scope::Scope;
 use engram_catalog::Table;
-use engram_columns::cell::{Cell, Cells, cells_of};
+use engram_columns::cell::{Cell, Cells, cells_of, cells_of_part};
 use engram_ops::overlay::peek::Peek;
 use engram_records::attrs;
 use engram_records::attrs::KeyId;
@@ -182,13 +182,19 @@ impl<'a> Groups<'a> {
         Ok(if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") })
     }
 
-    /// What the nearest group from this one upwards has of a key.
-    pub(crate) fn attr(&mut self, gid: Gid, key: KeyId) -> Result<Option<Cells<'a>>> {
+    /// What the nearest group from this one upwards that has a key has of it: the value, or a field
+    /// of it, a field of that, and so on.
+    pub(crate) fn attr(
+        &mut self,
+        gid: Gid,
+        key: KeyId,
+        parts: &[String],
+    ) -> Result<Option<Cells<'a>>> {
         let (mut at, mut steps) = (gid, 0);
         loop {
-            let own = self.own_attr(at, key)?;
+            let own = self.own_attr(at, key, parts)?;
             if own.is_some() || at == self.root {
-                return Ok(own);
+                return Ok(own.flatten());
             }
             at = self.known(at)?.parent;
             steps += 1;
@@ -196,8 +202,13 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// What a group itself has of a key.
-    fn own_attr(&mut self, gid: Gid, key: KeyId) -> Result<Option<Cells<'a>>> {
+    /// What a group itself has of a key; if it has that, what it has of a field of it.
+    fn own_attr(
+        &mut self,
+        gid: Gid,
+        key: KeyId,
+        parts: &[String],
+    ) -> Result<Option<Option<Cells<'a>>>> {
         let GroupFacts { at: realm, attrs, .. } = self.known(gid)?;
         let key = match self.beyond {
             Some(beyond) => beyond.key(realm, key)?,
@@ -206,7 +217,10 @@ impl<'a> Groups<'a> {
         for entry in attrs::entries(attrs) {
             let entry = entry?;
             if Some(entry.key) == key {
-                return cells_of(&entry).map(Some);
+                return match parts {
+                    [] => cells_of(&entry).map(Some).map(Some),
+                    parts => cells_of_part(&entry, parts).map(Some),
+                };
             }
         }
         Ok(None)
@@ -226,8 +240,8 @@ impl<'a> Groups<'a> {
     }
 
     /// The groups that a leaf is true of, where that can be said without much ado.
-    pub(crate) fn passing(&mut self, leaf: &Leaf, field: GroupField) -> Result<Option<Passing>> {
-        if field == GroupField::Root {
+    pub(crate) fn passing(&mut self, leaf: &Leaf, field: &GroupField) -> Result<Option<Passing>> {
+        if *field == GroupField::Root {
             return Ok(Some(Passing::alone(self.root)));
         }
         if self.beyond.is_some() || !self.peek.changed(Table::Groups)?.is_empty() {
@@ -243,9 +257,9 @@ impl<'a> Groups<'a> {
         let Some(tree) = self.cache.of(self.peek.txn())? else { return Ok(None) };
         let mut groups = match field {
             GroupField::Root => vec![self.root],
-            GroupField::Under(above) => below(&tree, above)?,
+            GroupField::Under(above) => below(&tree, *above)?,
             GroupField::Path => with_path(&tree, self.root, leaf)?,
-            GroupField::Attr(key) => self.with_attr(&tree, leaf, key)?,
+            GroupField::Attr(key, parts) => self.with_attr(&tree, leaf, *key, parts)?,
         };
         groups.sort_unstable();
         let stretches = tree.stretches(&groups);
@@ -254,13 +268,19 @@ impl<'a> Groups<'a> {
 
     /// The groups that a leaf about an attribute is true of. One without attributes of its own is
     /// as the one above it is.
-    fn with_attr(&mut self, tree: &GroupTree, leaf: &Leaf, key: KeyId) -> Result<Vec<Gid>> {
+    fn with_attr(
+        &mut self,
+        tree: &GroupTree,
+        leaf: &Leaf,
+        key: KeyId,
+        parts: &[String],
+    ) -> Result<Vec<Gid>> {
         let (mut passing, mut above) = (Vec::new(), Vec::new());
         tree.walk(self.root, &mut |node, depth| {
             above.truncate(depth);
-            let own = if node.has_attrs { self.own_attr(node.gid, key)? } else { None };
+            let own = if node.has_attrs { self.own_attr(node.gid, key, parts)? } else { None };
             let passes = match own {
-                Some(cells) => leaf.predicate.cells(&cells),
+                Some(cells) => cells.is_some_and(|cells| leaf.predicate.cells(&cells)),
                 None => above.last().copied().unwrap_or(false),
             };
             if passes {
@@ -273,7 +293,7 @@ impl<'a> Groups<'a> {
     }
 
     /// Whether a leaf about the group is true of this one.
-    pub(crate) fn judge(&mut self, leaf: &Leaf, field: GroupField, gid: Gid) -> Result<bool> {
+    pub(crate) fn judge(&mut self, leaf: &Leaf, field: &GroupField, gid: Gid) -> Result<bool> {
         if self.verdicts.len() <= leaf.number {
             self.verdicts.resize_with(leaf.number + 1, Verdicts::default);
         }
@@ -298,19 +318,19 @@ impl<'a> Groups<'a> {
     pub(crate) fn judge_sealed(
         &mut self,
         leaf: &Leaf,
-        field: GroupField,
+        field: &GroupField,
         gid: Gid,
     ) -> Result<bool> {
         Ok(self.look_up(gid)?.is_some() && self.judge(leaf, field, gid)?)
     }
 
-    fn judge_anew(&mut self, leaf: &Leaf, field: GroupField, gid: Gid) -> Result<bool> {
+    fn judge_anew(&mut self, leaf: &Leaf, field: &GroupField, gid: Gid) -> Result<bool> {
         Ok(match field {
             GroupField::Root => gid == self.root,
-            GroupField::Under(above) => self.is_under(gid, above)?,
+            GroupField::Under(above) => self.is_under(gid, *above)?,
             GroupField::Path => leaf.predicate.cell(&Cell::Text(self.path(gid)?.into())),
-            GroupField::Attr(key) => {
-                self.attr(gid, key)?.is_some_and(|cells| leaf.predicate.cells(&cells))
+            GroupField::Attr(key, parts) => {
+                self.attr(gid, *key, parts)?.is_some_and(|cells| leaf.predicate.cells(&cells))
             }
         })
     }

@@ -189,7 +189,7 @@ pub(crate) fn row_cell<'t>(
             _ => Some(None),
         },
         (About::Group(field), Some(Some(gid))) => {
-            judge.group_cell(*field, group_number(gid))?.map(Some)
+            judge.group_cell(field, group_number(gid))?.map(Some)
         }
         (_, Some(Some(uid))) => Some(judge.owner_cell(uid)),
     })

@@ -14,7 +14,7 @@
 //! test    = op value | between value and value | in list | contains (value | list)
 //!         | startswith text | endswith text | like text
 //! list    = (value, ...) | [value, ...]
-//! field   = name{.name} | group.name | @name
+//! field   = name{.name} | group.name{.name} | @name
 //! value   = number | text | true | false | inf | :name
 //! ```
 //!
@@ -554,7 +554,12 @@ fn field(input: &mut Tokens<'_, '_>) -> Parsed<QueryField> {
                     return fault(token.at.clone(), format!("{message}{}", backquotes(kind)));
                 }
             };
-            advance(input).map(|()| QueryField::GroupAttr(key))
+            let parts = parts(input)?;
+            Ok(if parts.is_empty() {
+                QueryField::GroupAttr(key)
+            } else {
+                QueryField::GroupPart(key, parts)
+            })
         }
         TokenKind::Name(name) => attr(input, (*name).to_owned()),
         TokenKind::Quoted(name) => attr(input, name.clone()),
@@ -574,6 +579,12 @@ fn field(input: &mut Tokens<'_, '_>) -> Parsed<QueryField> {
 
 /// An attribute, or a field of one whose dtype is a structure.
 fn attr(input: &mut Tokens<'_, '_>, key: String) -> Parsed<QueryField> {
+    let parts = parts(input)?;
+    Ok(if parts.is_empty() { QueryField::Attr(key) } else { QueryField::Part(key, parts) })
+}
+
+/// The fields that are named after the attribute at hand, one within the other.
+fn parts(input: &mut Tokens<'_, '_>) -> Parsed<Vec<String>> {
     advance(input)?;
     let mut parts = Vec::new();
     while here(input).kind == TokenKind::Dot {
@@ -590,7 +601,7 @@ fn attr(input: &mut Tokens<'_, '_>, key: String) -> Parsed<QueryField> {
         });
         advance(input)?;
     }
-    Ok(if parts.is_empty() { QueryField::Attr(key) } else { QueryField::Part(key, parts) })
+    Ok(parts)
 }
 
 fn value(input: &mut Tokens<'_, '_>) -> Parsed<Literal> {

@@ -97,7 +97,7 @@ impl<'a> Judge<'a> {
             }
             About::Builtin(Builtin::Owner) => Ok(self.is_owner(predicate, record.owner)),
             About::Builtin(builtin) => Ok(predicate.cell(&builtin_cell(record, *builtin)?)),
-            About::Group(field) => self.groups.judge(leaf, *field, record.parent),
+            About::Group(field) => self.groups.judge(leaf, field, record.parent),
         }
     }
 
@@ -120,8 +120,7 @@ impl<'a> Judge<'a> {
             About::Path(_) => {
                 Some(Cell::Text(self.groups.path_of(record.parent, record.name)?.into()))
             }
-            About::Group(GroupField::Attr(key)) => self.groups.attr(record.parent, *key)?.map(one),
-            About::Group(_) => text(self.groups.path(record.parent)?),
+            About::Group(field) => self.group_cell(field, record.parent)?,
             About::Builtin(Builtin::Owner) => match self.users.name(record.owner) {
                 Some(name) => text(name),
                 None => Some(Cell::Int(i64::from(record.owner))),
@@ -141,11 +140,11 @@ impl Judge<'_> {
     /// What an object is ordered by that lies in a group, where only the group counts.
     pub(crate) fn group_cell(
         &mut self,
-        field: GroupField,
+        field: &GroupField,
         group: Gid,
     ) -> Result<Option<Cell<'static>>> {
         match field {
-            GroupField::Attr(key) => Ok(self.groups.attr(group, key)?.map(one)),
+            GroupField::Attr(key, parts) => Ok(self.groups.attr(group, *key, parts)?.map(one)),
             _ => Ok(Some(Cell::Text(self.groups.path(group)?.to_owned().into()))),
         }
     }

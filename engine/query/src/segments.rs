@@ -112,7 +112,7 @@ impl<'a> Search<'a> {
         let mut ready: Vec<Option<PreparedLeaf<'_>>> = Vec::new();
         ready.resize_with(plan.leaves, || None);
         for leaf in leaves {
-            let passing = match leaf.about {
+            let passing = match &leaf.about {
                 About::Group(field) => self.judge.groups.passing(leaf, field)?,
                 _ => None,
             };
@@ -296,7 +296,7 @@ pub(super) fn answer_groups<'t>(
                     Cell::Big(gid) => *gid,
                     _ => return false,
                 };
-                groups.judge_sealed(ready.leaf, *field, gid).unwrap_or_else(|error| {
+                groups.judge_sealed(ready.leaf, field, gid).unwrap_or_else(|error| {
                     *failed = Some(error);
                     false
                 })

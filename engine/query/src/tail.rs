@@ -267,7 +267,7 @@ impl TailCache {
 }
 
 /// How a leaf is judged by cells.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum TailTest {
     Cell(TailField),
     Owner,
@@ -284,14 +284,14 @@ impl TailTest {
             About::Builtin(Builtin::Owner) => TailTest::Owner,
             About::Builtin(builtin) => TailTest::Cell(TailField::Builtin(*builtin)),
             About::Path(_) => TailTest::Path,
-            About::Group(field) => TailTest::Group(*field),
+            About::Group(field) => TailTest::Group(field.clone()),
             About::Part(..) => TailTest::Record,
         }
     }
 
-    fn fields(self) -> Vec<TailField> {
+    fn fields(&self) -> Vec<TailField> {
         match self {
-            TailTest::Cell(field) => vec![field],
+            TailTest::Cell(field) => vec![*field],
             TailTest::Owner => vec![TailField::Builtin(Builtin::Owner)],
             TailTest::Path => vec![TailField::Parent, TailField::Name],
             TailTest::Group(_) => vec![TailField::Parent],
@@ -316,7 +316,7 @@ impl<'q> TailJudge<'q> {
                     None => return (TailTest::Record, places),
                 }
             }
-            (*how, places)
+            (how.clone(), places)
         };
         TailJudge { columns, leaves: ways.iter().map(leaf).collect() }
     }
@@ -347,13 +347,13 @@ impl<'q> TailJudge<'q> {
     }
 
     fn leaf(&self, judge: &mut Judge<'_>, leaf: &Leaf, place: usize) -> Result<Option<bool>> {
-        let (how, [first, second]) = self.leaves[leaf.number];
+        let (how, [first, second]) = &self.leaves[leaf.number];
         let kept = |column: usize| &self.columns.columns[column].cells[place];
         let predicate = &leaf.predicate;
         if let TailTest::Record = how {
             return Ok(None);
         }
-        let cell = match kept(first) {
+        let cell = match kept(*first) {
             TailCell::Absent => return Ok(Some(false)),
             TailCell::Unsure => return Ok(None),
             TailCell::Cell(cell) => cell,
@@ -365,7 +365,7 @@ impl<'q> TailJudge<'q> {
                 Some(gid) => Some(judge.groups.judge(leaf, field, gid)?),
                 None => None,
             },
-            (TailTest::Path, cell) => match (gid_of(cell), kept(second)) {
+            (TailTest::Path, cell) => match (gid_of(cell), kept(*second)) {
                 (Some(gid), TailCell::Cell(Cell::Text(name))) => {
                     let path = judge.groups.path_of(gid, name)?;
                     Some(predicate.cell(&Cell::Text(path.into())))

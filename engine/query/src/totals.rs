@@ -467,7 +467,7 @@ impl Tally {
             for (about, cell) in plan.by.iter().map(Option::as_ref).zip(key) {
                 cells.push(match (about, cell) {
                     (Some(About::Group(field)), Some(gid)) if plan.is_number(about) => {
-                        group_cell(judge, *field, gid)?
+                        group_cell(judge, field, gid)?
                     }
                     (Some(_), Some(uid)) if plan.is_number(about) => judge.owner_cell(uid),
                     _ => cell.clone(),
@@ -512,7 +512,7 @@ impl Tally {
 
 fn group_cell(
     judge: &mut Judge<'_>,
-    field: GroupField,
+    field: &GroupField,
     gid: &Cell<'_>,
 ) -> Result<Option<Cell<'static>>> {
     judge.group_cell(field, super::order::group_number(gid))

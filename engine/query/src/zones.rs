@@ -60,7 +60,7 @@ impl How {
         match about {
             About::Attr(key) => How::Cells(*key),
             About::Name => How::Cells(NAME),
-            About::Group(field) => How::Group(*field),
+            About::Group(field) => How::Group(field.clone()),
             About::Part(..) | About::Path(_) | About::Builtin(Builtin::Modified) => How::Record,
             About::Builtin(builtin) => match builtin {
                 Builtin::Owner => How::Owner,

@@ -61,8 +61,10 @@ pub fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
     let key = key_of(&setup.dir)?;
     let mut slot = registry();
     let registry = slot.get_or_insert_default();
-    // A folder that was removed by hand may have left its inode to another realm.
-    let named = |setup: &Setup| (setup.id_prefix, setup.uuid.clone(), last_of(&setup.dir));
+    // A folder that was removed may have left its inode to another realm, or to another namespace's
+    // published version of the same number.
+    let named =
+        |setup: &Setup| (setup.id_prefix, setup.root(), setup.uuid.clone(), last_of(&setup.dir));
     let same = |core: &Arc<Core>| named(&core.setup) == named(&setup);
     if let Some(core) = registry.get(&key).filter(|core| same(core)) {
         // In a forked child the catalog is opened here, and may be refused.

@@ -23,11 +23,9 @@
 //! newest number first and copies the header of that number then. A reader that is interrupted in
 //! between can copy a header of a later commit, or half of one: its number is not that of what it
 //! sees, and all that is remembered or compared by numbers is wrong. (The pages it sees are safe:
-//! its slot holds the lower number.) So [`Env::read`] looks again when it has the copy. Nobody
-//! writes to the header of commit `n` before commit `n + 1` has ended, so the copy is whole if the
-//! newest header is that of `n` still. If it is not, commit `n + 1` may be syncing, or its process
-//! may have died before it told readers of it: a second transaction that begins with the number
-//! `n`, too, shows that it has not ended yet.
+//! its slot holds the lower number.) So [`Env::read`] looks at the newest number again when it has
+//! the copy. Nobody writes to the header of commit `n` before `n + 1` is the newest number, so the
+//! copy is whole if that is `n` still.
 //!
 //! # Fork
 //!
@@ -48,6 +46,7 @@
 
 mod held_txns;
 mod process;
+mod shown;
 mod txn;
 mod wait;
 
@@ -125,6 +124,7 @@ pub(super) struct Env {
     /// Opened for reading alone, without locks: nobody else's state depends on this process.
     lockless: bool,
     lock_file: Option<process::ReaderLock>,
+    shown: Option<shown::ShownCommit>,
     /// The catalog's folder, for messages.
     dir: PathBuf,
 }
@@ -161,6 +161,7 @@ impl Env {
             abandoned: false,
             lockless: options.read_only,
             lock_file: None,
+            shown: None,
             dir: dir.to_owned(),
         };
         env.open_files(&path, options).map_err(|error| {
@@ -205,6 +206,7 @@ impl Env {
             ),
             rc => check("mdb_env_open", rc)?,
         }
+        self.shown = lock_file.map(shown::ShownCommit::map).transpose()?;
         let mut fd = -1;
         // SAFETY: the environment is open; setting a flag of its descriptor changes nothing that
         // LMDB relies on. (LMDB leaves this one open across exec.)
@@ -247,7 +249,7 @@ impl Env {
             let txn = self.begin(begin).map_err(refused)?;
             // SAFETY: the transaction is live.
             let id = unsafe { ffi::mdb_txn_id(txn.as_ptr()) as u64 };
-            if make || self.is_whole(id)? {
+            if make || self.is_whole(id) {
                 break txn;
             }
             // SAFETY: the transaction is live, and not used again.
@@ -403,18 +405,19 @@ impl Env {
     pub(super) fn read(&self) -> Result<Read<'_>> {
         loop {
             let read = self.read_any()?;
-            if self.is_whole(read.id())? {
+            if self.is_whole(read.id()) {
                 return Ok(read);
             }
         }
     }
 
     /// Whether a read transaction that has just begun, with this number, copied the header of that
-    /// commit: see the essay.
-    fn is_whole(&self, id: u64) -> Result<bool> {
-        // The copy was made before the newest number is read.
-        fence(Ordering::Acquire);
-        Ok(self.info()?.me_last_txnid as u64 == id || self.read_any()?.id() == id)
+    /// commit: see the essay. There is no such word without locks, where nobody writes, and where
+    /// LMDB's C was compiled without the flags of `.cargo/config.toml`.
+    fn is_whole(&self, id: u64) -> bool {
+        // The number is in the reader's slot, and the copy made, before the word is read.
+        fence(Ordering::SeqCst);
+        self.shown.as_ref().is_none_or(|shown| shown.id() == id)
     }
 
     /// Begins a read transaction on a kept slot, or on a new one. A commit may have come between

@@ -64,10 +64,12 @@ pub(super) struct Inner {
     pub(super) shared: Option<Realm>,
     /// What is raised when a realm comes; `None` where this user may not write it.
     pub(super) counter: Option<Arc<SharedCounter>>,
-    /// The shared counter, as it was when the realms below were looked for.
+    /// The shared counter, as it was when the realms below were looked for. Written with them.
     pub(super) looked_at: AtomicU64,
-    /// Whether only the shared realm was found.
+    /// Whether only the shared realm was found. Written before that count.
     pub(super) alone: AtomicBool,
+    /// How many looks for realms have begun.
+    pub(super) looks: AtomicU64,
     pub(super) beside: Mutex<RealmsBeside>,
     /// What names hide, as queries last needed it.
     pub(super) hidden: Mutex<Option<Arc<Hidden>>>,
@@ -806,8 +808,8 @@ impl Namespace {
     pub(super) fn seen(&self) -> Result<VisibleRealms<'_>> {
         let inner = &*self.inner;
         if let (Some(counter), Some(shared)) = (&inner.counter, &inner.shared)
-            && inner.alone.load(Ordering::Acquire)
-            && counter.get() == inner.looked_at.load(Ordering::Relaxed)
+            && counter.get() == inner.looked_at.load(Ordering::Acquire)
+            && inner.alone.load(Ordering::Relaxed)
         {
             return Ok(VisibleRealms::One(shared));
         }

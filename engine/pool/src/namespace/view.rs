@@ -39,6 +39,8 @@ const OUTDATED_MAX: usize = 4;
 pub(super) struct RealmsBeside {
     private: Option<Realm>,
     published: Option<Realm>,
+    /// Which look found them.
+    look: u64,
     /// Published versions of before, newest first: look-ups that run may still be at them.
     outdated: Vec<Realm>,
 }
@@ -47,6 +49,11 @@ impl RealmsBeside {
     /// Whether this is the newest published version.
     fn has(&self, realm: &Realm) -> bool {
         self.published.as_ref().is_some_and(|newest| Arc::ptr_eq(newest.core(), realm.core()))
+    }
+
+    /// Whether this is the newest published version, or one of before that stays open.
+    fn holds(&self, realm: &Realm) -> bool {
+        self.has(realm) || self.outdated.iter().any(|known| Arc::ptr_eq(known.core(), realm.core()))
     }
 
     /// Whether this is the private realm.
@@ -104,6 +111,7 @@ pub(super) fn open_any(pool: &Pool, name: &str, leaves_private_out: bool) -> Res
         looked_at: AtomicU64::new(counter.as_ref().map_or(0, |counter| counter.get())),
         counter,
         alone: AtomicBool::new(false),
+        looks: AtomicU64::new(0),
         beside: Mutex::default(),
         hidden: Mutex::default(),
         is_snapshot: false,
@@ -163,6 +171,7 @@ fn others(namespace: &Namespace) -> Result<RealmsBeside> {
 pub(crate) fn look_for_realms(namespace: &Namespace) -> Result<()> {
     let inner = &*namespace.inner;
     // Before the folders: what comes after that is told again.
+    let look = inner.looks.fetch_add(1, Ordering::AcqRel) + 1;
     let at = namespace.counter();
     let known = between_forks(|| lock(&inner.beside).clone());
     let private = match known.private {
@@ -180,8 +189,16 @@ pub(crate) fn look_for_realms(namespace: &Namespace) -> Result<()> {
     let alone = private.is_none() && published.is_none();
     let gone = between_forks(|| {
         let mut others = lock(&inner.beside);
+        if look < others.look {
+            // A look that began later has ended: it has seen all that this one has.
+            return published.filter(|found| !others.holds(found)).into_iter().collect();
+        }
+        others.look = look;
         let before = std::mem::replace(&mut others.published, published);
         others.private = private;
+        inner.alone.store(alone, Ordering::Relaxed);
+        // Whoever sees the count sees what was found at it: see `Namespace::seen`.
+        inner.looked_at.store(at, Ordering::Release);
         match before.filter(|before| !others.has(before)) {
             Some(before) => others.outdated.insert(0, before),
             None => return Vec::new(),
@@ -192,8 +209,6 @@ pub(crate) fn look_for_realms(namespace: &Namespace) -> Result<()> {
     for realm in &gone {
         inner.pool.let_go(realm);
     }
-    inner.alone.store(alone, Ordering::Release);
-    inner.looked_at.store(at, Ordering::Release);
     Ok(())
 }
 
@@ -248,7 +263,7 @@ pub(super) fn of_snapshots(namespace: &Namespace, held: &[Realm]) -> Namespace {
     let others = RealmsBeside {
         private: of(Scope::Private),
         published: of(Scope::Published),
-        outdated: Vec::new(),
+        ..RealmsBeside::default()
     };
     let inner = Inner {
         pool: namespace.inner.pool.clone(),
@@ -258,6 +273,7 @@ pub(super) fn of_snapshots(namespace: &Namespace, held: &[Realm]) -> Namespace {
         counter: None,
         looked_at: AtomicU64::new(0),
         alone: AtomicBool::new(false),
+        looks: AtomicU64::new(0),
         beside: Mutex::new(others),
         hidden: Mutex::default(),
         is_snapshot: true,

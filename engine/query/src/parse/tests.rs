@@ -105,6 +105,7 @@ fn what_is_written_in_several_ways_is_one() {
         ("inf < 5", "inf < 5"),
         ("group = 1 and group.x = 2", "group = 1 and group.x = 2"),
         ("group.`odd name` = 2", "group.`odd name` = 2"),
+        ("group.run.`1`.kind = 2", "group.run.`1`.kind = 2"),
         ("température > 5", "température > 5"),
         ("a contains 5", "a contains 5"),
         ("a like '100\\\\%'", "a like \"100\\\\%\""),
@@ -278,6 +279,8 @@ fn some_field() -> impl Strategy<Value = QueryField> {
         1 => some_key().prop_map(QueryField::GroupAttr),
         1 => (some_key(), prop::collection::vec(some_key(), 1..3))
             .prop_map(|(key, parts)| QueryField::Part(key, parts)),
+        1 => (some_key(), prop::collection::vec(some_key(), 1..3))
+            .prop_map(|(key, parts)| QueryField::GroupPart(key, parts)),
         1 => prop::sample::select(Builtin::ALL.to_vec()).prop_map(|(b, _)| QueryField::Builtin(b)),
     ]
 }

@@ -204,6 +204,8 @@ fn field() -> impl Strategy<Value = QueryField> {
         2 => (0..6_u8).prop_map(|key| QueryField::GroupAttr(key_name(key))),
         1 => (0..6_u8, prop::sample::select(vec!["x", "y", "z"]))
             .prop_map(|(key, part)| QueryField::Part(key_name(key), vec![part.to_owned()])),
+        1 => (0..6_u8, prop::sample::select(vec!["x", "y", "z"]))
+            .prop_map(|(key, part)| QueryField::GroupPart(key_name(key), vec![part.to_owned()])),
         2 => prop::sample::select(builtins.collect::<Vec<_>>()).prop_map(QueryField::Builtin),
         3 => prop::sample::select(vec![Builtin::Path, Builtin::Name, Builtin::Group])
             .prop_map(QueryField::Builtin),

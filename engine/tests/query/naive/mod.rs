@@ -35,8 +35,15 @@ pub struct Known {
     pub attrs: BTreeMap<String, Plain>,
     /// The fields of those that have a structure.
     pub parts: BTreeMap<String, BTreeMap<Vec<String>, Plain>>,
-    /// The attributes of its group, then of the group above, to the root.
-    pub above: Vec<BTreeMap<String, Plain>>,
+    /// Its group, then the group above, to the root.
+    pub above: Vec<Above>,
+}
+
+/// What a group says of all that is below it.
+#[derive(Clone, Debug)]
+pub struct Above {
+    attrs: BTreeMap<String, Plain>,
+    parts: BTreeMap<String, BTreeMap<Vec<String>, Plain>>,
 }
 
 fn plain(value: &Value) -> Plain {
@@ -92,13 +99,19 @@ fn attrs_of(realm: &Realm, member: Member) -> BTreeMap<String, Plain> {
     realm.attrs(member).unwrap().into_iter().map(|(key, v)| (key, plain(&v))).collect()
 }
 
+impl Above {
+    fn of(realm: &Realm, group: Member) -> Above {
+        Above { attrs: attrs_of(realm, group), parts: parts_of(realm, group) }
+    }
+}
+
 /// Every object below a group, in ascending order of OIDs.
 pub fn everything(realm: &Realm, root: Gid) -> Vec<Known> {
     let mut all = Vec::new();
     let mut above = Vec::new();
     let mut at = root;
     loop {
-        above.push(attrs_of(realm, Member::Group(at)));
+        above.push(Above::of(realm, Member::Group(at)));
         if at == realm.root() {
             break;
         }
@@ -110,18 +123,12 @@ pub fn everything(realm: &Realm, root: Gid) -> Vec<Known> {
     all
 }
 
-fn walk(
-    realm: &Realm,
-    gid: Gid,
-    path: &str,
-    above: &[BTreeMap<String, Plain>],
-    all: &mut Vec<Known>,
-) {
+fn walk(realm: &Realm, gid: Gid, path: &str, above: &[Above], all: &mut Vec<Known>) {
     for (name, member) in realm.list(gid, None, usize::MAX).unwrap() {
         let path = if path.is_empty() { name } else { format!("{path}/{name}") };
         match member {
             Member::Group(inner) => {
-                let mut chain = vec![attrs_of(realm, member)];
+                let mut chain = vec![Above::of(realm, member)];
                 chain.extend_from_slice(above);
                 walk(realm, inner, &path, &chain, all);
             }
@@ -151,7 +158,11 @@ fn field(known: &Known, field: &QueryField) -> Option<Plain> {
     match field {
         QueryField::Attr(key) => known.attrs.get(key).cloned(),
         QueryField::Part(key, parts) => known.parts.get(key)?.get(parts).cloned(),
-        QueryField::GroupAttr(key) => known.above.iter().find_map(|attrs| attrs.get(key)).cloned(),
+        QueryField::GroupAttr(key) => known.above.iter().find_map(|a| a.attrs.get(key)).cloned(),
+        QueryField::GroupPart(key, parts) => {
+            let nearest = known.above.iter().find(|above| above.attrs.contains_key(key))?;
+            nearest.parts.get(key)?.get(parts).cloned()
+        }
         QueryField::Builtin(builtin) => match builtin {
             Builtin::Name => text(path.rsplit('/').next().unwrap()),
             Builtin::Path => text(path),

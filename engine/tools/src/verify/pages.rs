@@ -283,12 +283,14 @@ impl PageWalk<'_, '_> {
     fn metas(&mut self, metas: &[(u64, Meta)]) {
         // After a loss of power both say the same (`catalog/seal.rs`).
         let same = matches!(metas, [(_, new), (_, old)] if new == old);
-        for (number, meta) in metas {
+        for (place, (number, meta)) in metas.iter().enumerate() {
             if !same && meta.transaction % 2 != *number && meta.transaction != 0 {
                 let id = meta.transaction;
                 self.problem(format!("page {number} says transaction {id}, which is the other's"));
             }
             match self.last_freeing(meta) {
+                // A writer sets the number last. It may be about to, or have died there.
+                Ok(Some(id)) if place > 0 && id == meta.transaction + 2 => {}
                 Ok(Some(id)) if id != meta.transaction => self.problem(format!(
                     "page {number} says transaction {}, and its last pages were freed by {id}",
                     meta.transaction

@@ -59,6 +59,10 @@ impl ReaderLock {
         self.bit().is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 
+    pub(super) fn descriptor(self) -> c_int {
+        self.0
+    }
+
     /// The descriptor is about to be closed, or has been.
     pub(super) fn forget(self) {
         if let Some((word, bit)) = self.bit() {

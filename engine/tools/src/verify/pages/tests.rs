@@ -9,6 +9,7 @@ use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::{Checked, PageWalk, Pages};
+use crate::verify::meta::TREE_BYTES;
 use crate::verify::nodes::{HEAD, PageNode, TREE, nodes_of, u16_at, u64_at};
 use engram_base::error::Kind;
 use engram_catalog::rows::Rows;
@@ -273,6 +274,23 @@ fn one_sound_meta_page_is_enough_and_none_is_an_error() {
     std::os::unix::fs::symlink(Path::new("data.mdb"), world.path()).unwrap();
     assert!(Pages::open(&world.path()).is_err(), "no link is followed");
     fs::remove_file(world.path()).unwrap();
+}
+
+#[test]
+fn a_header_whose_writer_has_not_set_its_number_yet_is_no_damage() {
+    let world = World::new();
+    let options = Options { map_size: MAP_BYTES, ..Options::default() };
+    let catalog = Catalog::open(world.dir.path(), &options).unwrap();
+    catalog.run(|txn| txn.put(Table::Meta, b"later", b"row")).unwrap();
+    drop(catalog);
+    let mut bytes = fs::read(world.dir.path().join("data.mdb")).unwrap();
+    let number = (world.transaction + 1) as usize % 2;
+    let at = number * world.page + HEAD + 24 + 2 * TREE_BYTES + 8;
+    assert_eq!(u64_at(&bytes, at), Some(world.transaction + 1));
+    set(&mut bytes, at, &(world.transaction - 1).to_le_bytes());
+    let (checked, rows, _) = world.walk(&bytes);
+    assert_eq!(checked.problems, Vec::<String>::new());
+    assert_eq!((checked.transaction, rows), (world.transaction, world.rows.clone()));
 }
 
 #[test]
