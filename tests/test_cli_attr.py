@@ -79,6 +79,20 @@ def test_values_are_json_where_they_are_and_text_otherwise(home: Path) -> None:
         assert len(found) == len(expected) + 3
 
 
+def test_objects_are_trees_and_brackets_in_quotes_are_text(home: Path) -> None:
+    path = example(home)
+    words = ['solver={"tol": 1e-6}', 'range="[0, 1)"', "set={}"]
+    assert run("attr", path, "log", *words) == (0, "", "")
+    refused = run("attr", path, "log", "n=1", "c={bad json}").err
+    (_, as_text, _) = refused.split("'")[-3:]
+    assert run("attr", path, "log", as_text) == (0, "", "")
+    found = json.loads(run("attr", path, "log", "--json").out)
+    expected = {"solver": {"tol": 1e-6}, "range": "[0, 1)", "set": {}}
+    assert found == expected | {"c": "{bad json}"}
+    shown = run("attr", "--help").out
+    assert """'solver={"tol":1e-6}'""" in shown  # as a shell leaves it
+
+
 @pytest.mark.parametrize(
     ("change", "dtype", "expected"),
     [
@@ -134,6 +148,13 @@ def test_the_namespace_is_chosen_and_groups_have_attributes(home: Path) -> None:
         (["log", "a=null"], engram.ArgumentError, "--delete a"),
         (["log", 'a={"": 1}'], engram.ArgumentError, "'a' has the key ''"),
         (["log", '["a", 1]'], engram.ArgumentError, "sets no attribute"),
+        (["log", "a={bad json}"], engram.ArgumentError, "as an object of JSON does, and is none"),
+        (["log", "a={bad json}"], engram.ArgumentError, "double quotes at character 2"),
+        (["log", "a={bad json}"], engram.ArgumentError, """text with 'a="{bad json}"'"""),
+        (["log", "a=[1,2"], engram.ArgumentError, "as a list of JSON does, and is none"),
+        (["log", "a= [1,2] m"], engram.ArgumentError, "Extra data at character 8"),
+        (["log", '"a b"=[0, 1)'], engram.ArgumentError, """text with '"a b"="[0, 1)"'"""),
+        (["log", f"a={'[' * 10**5}"], engram.ArgumentError, f"'{'[' * 60}...'"),
         (["log", f"a={10**30}"], engram.ArgumentError, "64-bit"),
         (["log", "a=70000", "--dtype", "i2"], engram.ArgumentError, "70000 as int16"),
         (["log", "a=3.5", "--dtype", "i2"], engram.ArgumentError, "3.5 as int16"),

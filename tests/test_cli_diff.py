@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 
 import engram
 from engram.cli import blocks
-from shell import example, piped, run
+from shell import COMMAND, example, piped, run
+from support import spoil
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,6 +137,93 @@ def test_dumps_stand_for_their_pools(home: Path) -> None:
     assert (ended.returncode, ended.stdout.decode()) == (1, expected.out)
     run("dump", one, "--all", "-o", home / "all.txt")
     assert run("diff", home / "all.txt", one) == (0, "", "")
+    script = f'{" ".join(COMMAND)} diff <(cat "$1") "$2"'
+    words = ["bash", "-c", script, "bash", str(files[one]), str(one)]
+    assert subprocess.run(words, check=False, capture_output=True).returncode == 0
+
+
+def test_damage_is_told_of_wherever_it_is(home: Path) -> None:
+    sound, damaged = home / "sound", home / "damaged"
+    for path in (sound, damaged):
+        with engram.create(path, size="64 MiB", checksums=True) as pool:
+            pool["both"], pool["same"] = np.arange(20_000.0), np.arange(5000)
+            pool["longer"] = np.arange(30_000 if path == sound else 30_001, dtype="u4") * 3
+            if path == damaged:
+                pool["new"] = np.arange(20_000, dtype="u2") * 3
+    spoil(damaged, np.arange(9000.0, 9010.0).tobytes())
+    spoil(damaged, (np.arange(9000, 9010, dtype="u4") * 3).tobytes())
+    spoil(damaged, (np.arange(9000, 9010, dtype="u2") * 3).tobytes())
+    expected = run("diff", sound, damaged)
+    code, out, err = expected
+    assert (code, err.count("\n")) == (TROUBLE, 1)
+    assert "3 members could not be read" in err
+    lines = out.splitlines()
+    assert lines[0].startswith('unreadable  /both  in B: "')
+    assert lines[-2:][0] == "added    /new  array uint16 [20000]"
+    told = [line.split()[1] for line in lines if line.startswith("unreadable ")]
+    assert told == ["/both", "/longer", "/new"]
+    found = json.loads(run("diff", damaged, sound, "--json").out)
+    (both,) = (each for each in found if each["path"] == "/both")
+    assert "check" in both["old"]
+    assert both["new"] is None
+    for path in (sound, damaged):
+        run("dump", path, "-o", home / f"{path.name}.txt")
+    assert run("diff", home / "sound.txt", home / "damaged.txt") == expected
+    code, out, _ = run("diff", f"{damaged}:/", f"{damaged}:/")
+    assert (code, out.count("unreadable ")) == (TROUBLE, 3)
+
+
+def test_whole_pools_differ_in_settings_too(home: Path) -> None:
+    one = example(home)
+    files = {name: home / f"{name}.txt" for name in ("one", "other")}
+    (home / "elsewhere").mkdir()
+    other = example(home / "elsewhere")
+    for path, file in zip((one, other), files.values(), strict=True):
+        run("dump", path, "--all-namespaces", "-o", file)
+    assert files["one"].read_bytes() == files["other"].read_bytes()
+    assert run("diff", one, other, "--all-namespaces") == (0, "", "")
+    with engram.open(other) as pool:
+        pool.namespaces["icesat"].resize("32 MiB")
+        pool.namespaces["icesat"].attrs["orbit"] = 4
+        pool.create_namespace("new")["x"] = 1
+        del pool["log"]
+    device = home / "device"
+    device.mkdir()
+    with engram.open(other) as pool:
+        pool.add_device(device, force=True)
+    run("dump", other, "--all-namespaces", "--overwrite", "-o", files["other"])
+    expected = run("diff", one, other, "--all-namespaces")
+    assert (expected.code, expected.err) == (1, "")
+    assert expected.out.splitlines() == [
+        "changed  /  devices: 1 -> 2",
+        "removed  /default/log  blob 5 bytes",
+        f"changed  /icesat  size: {64 << 20} -> {32 << 20}",
+        "changed  /icesat  attr orbit: (none) -> int64 4",
+        "added    /new  namespace",
+        "added    /new/x  array int64 []",
+    ]
+    assert run("diff", one, other) == (1, "removed  /log  blob 5 bytes\n", "")
+    for a in (one, files["one"]):  # a dump says itself that it is of all
+        assert run("diff", a, files["other"]) == expected
+    ended = piped("diff", "-", other, "--all-namespaces", stdin=files["one"].read_bytes())
+    assert (ended.returncode, ended.stdout.decode()) == expected[:2]
+
+
+def test_one_namespace_is_not_compared_with_all(home: Path) -> None:
+    path = example(home)
+    run("dump", path, "-o", home / "one.txt")
+    run("dump", path, "--all-namespaces", "-o", home / "all.txt")
+    cases: list[tuple[list[object], str]] = [
+        ([home / "one.txt", path, "--all-namespaces"], "is a dump of one namespace"),
+        ([home / "one.txt", home / "all.txt"], "is a dump of one namespace"),
+        ([home / "all.txt", path, "-n", "icesat"], "is a dump of all namespaces"),
+        ([f"{path}:run-17", path, "--all-namespaces"], "run-17 is a group"),
+        ([path, path, "--all-namespaces", "-n", "icesat"], "exclude each other"),
+    ]
+    for words, said in cases:
+        told = run("diff", *map(str, words))
+        assert (told.code, told.out, told.err.count("\n")) == (TROUBLE, "", 1)
+        assert said in told.err
 
 
 def test_groups_of_one_pool_are_compared(home: Path) -> None:

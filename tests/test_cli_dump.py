@@ -15,6 +15,7 @@ import pytest
 import active_models
 import engram
 from engram.cli import apart, blocks
+from engram.namespace import Namespaces
 from pool_files import sparse
 from shell import COMMAND, example, piped, run
 from support import spoil
@@ -119,6 +120,95 @@ def test_all_adds_what_differs_between_pools(home: Path) -> None:
         assert found["created"].startswith(f"{array.created:%Y-%m-%dT%H:%M:%S.%f}")
         assert found["stored_nbytes"] == str(array.stored_nbytes)
         assert f"{array.oid:x}" not in run("dump", path).out
+
+
+def test_a_pool_is_dumped_with_its_settings_and_all_namespaces(home: Path) -> None:
+    path = example(home)
+    with engram.open(path) as pool:
+        pool.create_namespace("Z", mode=0o700, size="8 MiB", index="async").attrs["n"] = 1
+    code, out, err = run("dump", path, "--all-namespaces")
+    assert (code, err) == (0, "")
+    assert out.startswith("# engram-dump 1 sha256 all-namespaces\n\npool /\n  checksums false\n")
+    found = blocks_of(out)
+    with engram.open(path, mode="r") as pool:
+        durability = pool.durability
+    assert found["pool /"] == {"checksums": "false", "devices": "1", "durability": durability}
+    assert '\nnamespace /Z\n  mode 700\n  size 8388608\n  setting index = "async"\n' in out
+    assert found["namespace /Z"]["attr n"] == "int64 1"
+    bound = str(64 << 20)
+    assert found["namespace /default"] == {"mode": "700", "size": bound, "scope": "shared"}
+    assert found["namespace /icesat"] == {"mode": "770", "size": bound, "scope": "shared"}
+    heads = [head for head in found if head.startswith("namespace ")]
+    assert heads == ["namespace /Z", "namespace /default", "namespace /icesat"]
+    one = blocks_of(run("dump", path).out)
+    assert found["array /default/run-17/step-0400/T"] == one["array /run-17/step-0400/T"]
+    inside = blocks_of(run("dump", path, "-n", "icesat").out)["array /inside"]
+    assert found["array /icesat/inside"] == inside
+    assert len(found) == len(one) + 4
+    more = blocks_of(run("dump", path, "--all-namespaces", "--all").out)
+    with engram.open(path, mode="r") as pool:
+        assert more["pool /"]["uuid"] == pool.uuid
+        assert more["pool /"]["paths"] == f'["{pool.devices[0].path}"]'
+        assert more["namespace /icesat"]["group"]
+        assert pool.uuid not in out
+    for words in (["run-17"], ["-n", "icesat"]):
+        code, out, err = run("dump", path, *words, "--all-namespaces")
+        assert (code, out) == (engram.ArgumentError.exit_code, "")
+        assert "--all-namespaces" in err
+
+
+def test_what_may_not_be_entered_or_is_damaged_costs_its_namespace(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = example(home)
+    whole = blocks_of(run("dump", path, "--all-namespaces").out)
+    real = Namespaces.__getitem__
+    ours = {head: block for head, block in whole.items() if "icesat" not in head}
+
+    def lost(error: type[engram.EngramError]) -> Any:
+        def opened(spaces: Namespaces, name: str) -> engram.Namespace:
+            if name == "icesat":
+                raise error("not here")
+            return real(spaces, name)
+
+        return opened
+
+    monkeypatch.setattr(Namespaces, "__getitem__", lost(engram.AccessError))
+    code, out, _ = run("dump", path, "--all-namespaces")
+    found = blocks_of(out)
+    assert (code, found.pop("namespace /icesat")) == (0, {"mode": "770", "members": "left out"})
+    assert found == ours
+    monkeypatch.setattr(Namespaces, "__getitem__", lost(engram.CorruptError))
+    code, out, _ = run("dump", path, "--all-namespaces")
+    found = blocks_of(out)
+    assert (code, found.pop("unreadable /icesat")) == (_CORRUPT, {"error": '"not here"'})
+    assert found == ours
+
+
+@pytest.mark.parametrize("where", ["", "inside"])
+def test_what_kills_the_reader_in_a_namespace_costs_itself_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    path = example(home)
+    with engram.open(path) as pool:
+        pool.create_namespace("zebra")["x"] = 1
+    whole = blocks_of(run("dump", path, "--all-namespaces").out)
+    parent = os.getpid()
+    real = blocks.fields_of
+
+    def deadly(member: Any, path: str, **more: Any) -> Any:
+        if (member.namespace, path) == ("icesat", where) and os.getpid() != parent:
+            os.kill(os.getpid(), 11)
+        return real(member, path, **more)
+
+    monkeypatch.setattr("engram.cli.blocks.fields_of", deadly)
+    code, out, err = run("dump", path, "--all-namespaces")
+    assert code == _CORRUPT
+    found = blocks_of(out)
+    lost = f"/icesat/{where}".rstrip("/")
+    assert "SIGSEGV" in found.pop(f"unreadable {lost}")["error"]
+    assert f"{lost}: is damaged, and ended the snapshot" in err
+    assert found == {head: block for head, block in whole.items() if not head.endswith(lost)}
 
 
 VALUES: dict[str, Any] = {
@@ -291,9 +381,14 @@ def test_a_turned_bit_is_told_in_place_of_the_sum(home: Path) -> None:
     assert '"/run/bad\\n", /run/chunks' in err
     assert run("dump", path, "--no-values").code == 0
     (home / "dump.txt").write_text(out, encoding="utf-8")
-    code, told, err = run("diff", home / "dump.txt", path)
-    assert (code, told.count("unreadable ")) == (2, 2)
-    assert "2 members could not be read" in err
+    for one in (home / "dump.txt", path):
+        code, told, err = run("diff", one, path)
+        assert (code, told.count("unreadable ")) == (2, 2)
+        assert 'unreadable  "/run/bad\\n"  in A and B: "' in told
+        assert "2 members could not be read" in err
+    assert run("diff", path, path, "--no-values") == (0, "", "")
+    whole = blocks_of(run("dump", path, "--all-namespaces").out)
+    assert "check" in whole["array /default/run/chunks"]["error"]
 
 
 def test_values_that_are_gone_cost_themselves_alone(home: Path) -> None:

@@ -329,6 +329,8 @@ def test_arrays_that_fits_cannot_hold_are_refused_by_name(
     [
         ("nan", np.nan, "no number"),
         ("list", [1, 2], "an array"),
+        ("tree", {"tol": 1e-6, "steps": [1, None]}, "a tree of dicts and lists"),
+        ("mixed", [1, "two", {"three": 3}], "an attribute for each value"),
         ("bytes", b"abc", "bytes_"),
         ("text", "gr\u00fcn", "ASCII"),
         ("lines", "a\nb", "ASCII"),

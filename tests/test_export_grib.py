@@ -83,6 +83,64 @@ def test_values_that_packing_would_round_go_out_whole(
     assert np.array_equal(again[name][...].astype("f4"), group[name][...])
 
 
+def decoded(path: Path) -> list[list[float]]:
+    """Return the values of each message of a file, as eccodes decodes them."""
+    found = []
+    with path.open("rb") as file:
+        while (handle := eccodes.codes_grib_new_from_file(file)) is not None:
+            found.append(eccodes.codes_get_values(handle).tolist())
+            eccodes.codes_release(handle)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("bits", "ends"), [(24, (250, 300)), (16, (250.1, 300)), (16, (51_234.567, 103_210.9))], ids=str
+)
+@pytest.mark.parametrize("sample", ["regular_ll_sfc_grib1", SFC])
+def test_nothing_is_rounded_on_the_way_in_and_out(
+    pool: Any, tmp_path: Path, sample: str, *, bits: int, ends: tuple[float, float]
+) -> None:
+    values = np.random.default_rng(2).uniform(*ends, 496)
+    values[:2] = ends
+    path = write(tmp_path / "x.grib", message(sample, values, bitsPerValue=bits, shortName="2t"))
+    again, out = back(pool, path)
+    for group in (pool["first"], again):
+        assert [group["t2m"][...].ravel().tolist()] == decoded(path)
+    assert decoded(out) == decoded(path)
+
+
+@pytest.mark.parametrize("sample", ["regular_ll_pl_grib1", PL])
+@pytest.mark.parametrize(
+    ("bits", "odd"), [(12, (np.inf, -np.inf)), (24, (np.nan, np.inf)), (24, (-1e300, 1e76))]
+)
+def test_values_beyond_any_packing_go_out_without_a_word_on_stderr(
+    pool: Any, tmp_path: Path, capfd: Any, *, sample: str, bits: int, odd: tuple[float, float]
+) -> None:
+    group = pool.create_group("first")
+    content = message(sample, field(0) + 1 / 3, bitsPerValue=bits, shortName="t")
+    engram.import_file(write(tmp_path / "x.grib", content), group)
+    group["t"][0, :2] = odd
+    capfd.readouterr()
+    report = engram.export_file(group, tmp_path / "y.grib")
+    assert capfd.readouterr().err == ""
+    assert [(e.path, e.what) for e in report.noted] == [("/t", "values")]
+    assert "cannot hold them exactly" in report.noted[0].why
+    again = pool.create_group("second")
+    engram.import_file(tmp_path / "y.grib", again)
+    assert np.array_equal(again["t"][...], group["t"][...], equal_nan=True)
+
+
+def test_values_that_scaling_makes_too_large_do_not_end_the_process(
+    pool: Any, tmp_path: Path
+) -> None:
+    content = message(PL, field(0), decimalScaleFactor=20, bitsPerValue=0)
+    engram.import_file(write(tmp_path / "x.grib", content), pool)
+    pool["t"][0, 0] = -1e37
+    assert engram.export_file(pool, tmp_path / "y.grib").noted
+    (values,) = decoded(tmp_path / "y.grib")
+    assert values[0] == pool["t"][0, 0]
+
+
 def refused(group: Any, path: Path, *words: str, **how: Any) -> None:
     """Assert that an export is refused with these words, and writes nothing."""
     with pytest.raises(engram.FormatError) as caught:
@@ -93,8 +151,9 @@ def refused(group: Any, path: Path, *words: str, **how: Any) -> None:
 
 def test_what_did_not_come_from_grib_is_refused_by_name(pool: Any, tmp_path: Path) -> None:
     pool["wind"] = np.zeros((3, 4), "f4")
-    refused(pool, tmp_path / "x.grib", "/wind", "the grid", "the parameter")
-    refused(pool, tmp_path / "x.grib", "nothing that came from GRIB", lossy=True)
+    refused(pool, tmp_path / "x.grib", "/wind", "the grid", "the parameter", "not enough")
+    refused(pool, tmp_path / "x.grib", "nothing that came from GRIB", "not enough", lossy=True)
+    refused(pool.create_group("empty"), tmp_path / "x.grib", "nothing that came from GRIB")
 
 
 def test_what_was_changed_that_messages_say_is_refused_by_name(pool: Any, tmp_path: Path) -> None:
@@ -102,7 +161,7 @@ def test_what_was_changed_that_messages_say_is_refused_by_name(pool: Any, tmp_pa
     engram.import_file(write(tmp_path / "x.grib", *parts), pool)
     refused(pool, tmp_path / "y.grib", "/t: array", "export all", slices="isobaricInhPa=0:1")
     pool["t"].attrs["units"] = "degC"
-    refused(pool, tmp_path / "y.grib", "/t: attribute units")
+    refused(pool, tmp_path / "y.grib", "/t: attribute units", "or pass lossy=True to")
     pool["t"].attrs["units"] = "K"
     pool["latitude"][...] = 1.0
     refused(pool, tmp_path / "y.grib", "/latitude", "coordinate")

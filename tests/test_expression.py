@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 x = attr("x")
 five: Any = 5
-"""Where a type checker would refuse it."""
+half: Any = 0.5
+true: Any = np.True_
+"""Where a type checker would refuse them."""
 
 
 def read(expression: Expression) -> str:
@@ -59,6 +61,10 @@ def read(expression: Expression) -> str:
         (attr("température") == 1, "température = 1"),
         (group_attr("orbit") == 1, "group.orbit = 1"),
         (group_attr("order by") == 1, "group.`order by` = 1"),
+        (attr("steps")[0]["kind"] == "a", 'steps.`0`.kind = "a"'),
+        (attr("steps")[np.int64(12)].exists(), "exists(steps.`12`)"),
+        (attr("group")["kind"] == 1, "`group`.kind = 1"),
+        (group_attr("cfg")["steps"][0] == 1, "group.cfg.steps.`0` = 1"),
         (field("path").contains("a"), '@path contains "a"'),
         (field("@ndim") == 2, "@ndim = 2"),
         (x == 'say "é\\\n\t\0"', r'x = "say \"é\\\n\t\u{0}\""'),
@@ -169,6 +175,11 @@ def test_a_repr_shows_the_language_and_nothing_a_terminal_obeys() -> None:
         (lambda: attr(""), "key of an attribute"),
         (lambda: attr(five), "key of an attribute"),
         (lambda: attr("\udfff"), "half a surrogate pair"),
+        (lambda: attr("steps")[-1], "-1 is no place in a list: places are counted"),
+        (lambda: attr("steps")[true], "by a str, or by its place in a list, not by"),
+        (lambda: attr("steps")[True], "by a str, or by its place in a list, not by True"),
+        (lambda: attr("steps")[half], r"not by 0\.5: "),
+        (lambda: field("path")["a"], "@path has no fields"),
         (lambda: field("pth"), "did you mean 'path'"),
         (lambda: field("temperature"), r"engram\.attr\(key\)"),
         (lambda: field(five), "no built-in field 5"),

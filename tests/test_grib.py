@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import engram
 from engram.formats.blocks import region_shape, whole
+from engram.formats.grib import width
 from engram.formats.registry import open_source
 from engram.formats.source import ArrayNode
 from same import assert_same
@@ -73,13 +76,21 @@ def noted(report: ImportReport) -> dict[tuple[str, str], str]:
 
 
 def assert_as_cfgrib_has_it(group: Any, path: Path, **filters: Any) -> None:
-    """Assert that a group has the variables, dimensions and attributes that cfgrib gives."""
-    expected = cfgrib.open_file(str(path), indexpath="", errors="raise", filter_by_keys=filters)
+    """Assert that a group has the variables, dimensions and attributes that cfgrib gives.
+
+    Values are float32 where that holds each of them, and as eccodes decodes them in any case.
+    """
+    expected = cfgrib.open_file(
+        str(path), indexpath="", errors="raise", filter_by_keys=filters, values_dtype=np.dtype("f8")
+    )
     found = arrays(group)
     assert set(found) == set(expected.variables)
     for name, variable in expected.variables.items():
         data = variable.data
-        values = data.build_array() if hasattr(data, "build_array") else np.asarray(data)
+        decoded = hasattr(data, "build_array")
+        values = data.build_array() if decoded else np.asarray(data)
+        if decoded and np.array_equal(values.astype("f4"), values, equal_nan=True):
+            values = values.astype("f4")
         assert_same(found[name][...], values)
         assert (found[name].dims or ()) == variable.dimensions
         attrs = dict(found[name].attrs.items())
@@ -231,6 +242,56 @@ def test_values_of_more_than_24_bits_are_float64(pool: Any, tmp_path: Path) -> N
     engram.import_file(path, pool)
     assert pool["t2m"].dtype == np.dtype("f8")
     assert pool["t2m"][...].ravel().tolist() == values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("bits", "ends", "dtype"),
+    [
+        (16, (0.0, 50.0), "f4"),
+        (16, (250.0, 255.0), "f4"),
+        (16, (250.1, 300.0), "f8"),
+        (16, (51_234.567, 103_210.9), "f8"),
+        (16, (98_765.4, 103_210.9), "f4"),
+        (24, (250.0, 300.0), "f8"),
+        (0, (273.15, 273.15), "f4"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("sample", ["regular_ll_sfc_grib1", SFC])
+def test_values_are_of_the_least_width_that_holds_them(
+    pool: Any, tmp_path: Path, sample: str, *, bits: int, ends: tuple[float, float], dtype: str
+) -> None:
+    values = np.random.default_rng(3).uniform(*ends, 496)
+    values[:2] = ends
+    content = message(sample, values, bitsPerValue=bits, **T2M)
+    engram.import_file(write(tmp_path / "x.grib", content), pool)
+    handle = eccodes.codes_new_from_message(content)
+    expected = eccodes.codes_get_values(handle)
+    eccodes.codes_release(handle)
+    assert pool["t2m"].dtype == np.dtype(dtype)
+    assert pool["t2m"][...].ravel().tolist() == expected.tolist()
+
+
+def test_one_message_of_many_makes_a_variable_wide(pool: Any, tmp_path: Path) -> None:
+    parts = [message(PL, np.arange(496) % 16, bitsPerValue=4, level=n) for n in (1, 2, 3)]
+    odd = np.random.default_rng(4).uniform(250, 300, 496)
+    path = write(tmp_path / "x.grib", *parts, message(PL, odd, bitsPerValue=24, level=4))
+    engram.import_file(path, pool)
+    assert pool["t"].dtype == np.dtype("f8")
+
+
+@given(
+    reference=st.floats(width=32, allow_nan=False, allow_infinity=False) | st.just(0.0),
+    scale=st.integers(-160, 130),
+    bits=st.integers(0, 12),
+)
+@example(reference=0.0, scale=-149, bits=12)
+@example(reference=250.0, scale=-12, bits=12)
+def test_what_is_said_of_scaled_values_holds(reference: float, scale: int, bits: int) -> None:
+    values = reference + np.arange(1 << bits) * 2.0**scale
+    said = width.holds_scaled(reference, scale, bits)
+    assert not said or width.is_held(values)
+    assert said or reference or not -149 <= scale <= 100
 
 
 @pytest.mark.parametrize("west", [0, 1])

@@ -10,14 +10,18 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import engram
 from engram import _engram, attr
+from engram.formats import trees
+from engram.zarr import view
 from shell import run
 
 if TYPE_CHECKING:
@@ -188,6 +192,7 @@ def test_trees_are_asked_by_path_as_one_by_one(pool: engram.Pool) -> None:
     ordered = pool.query("exists(solver.only) order by solver.only desc").names()
     assert ordered == ["o8", "o7", "o6"]
     assert pool.query(attr("solver")["pre"]["kind"] == "ilu").count() == 4
+    assert pool.query(attr("solver")["steps"][1]["n"] == 5).names() == ["o4"]
     assert pool.aggregate("max(solver.tol) where solver.pre.kind = 'none'").item() == 1.0
 
 
@@ -201,6 +206,35 @@ class Small(enum.IntEnum):
     """A number that has a name."""
 
     ONE = 1
+
+
+def test_trees_of_groups_are_asked_by_path(pool: engram.Pool) -> None:
+    runs = pool.create_group("runs")
+    runs.attrs["solver"] = {"pre": {"kind": "ilu", "fill": 2}, "tol": 1e-6, "steps": [{"n": 1}, 2]}
+    for name in ("one", "other"):
+        runs.create_group(name).create_array("a", data=np.zeros(3))
+    runs["other"].attrs["solver"] = {"tol": 5.0}
+    pool.create_array("beside", data=np.zeros(3))
+
+    def found(query: Any) -> list[str]:
+        return sorted(obj.path for obj in pool.query(query))
+
+    assert found("group.solver.pre.kind = 'ilu'") == ["runs/one/a"]
+    assert found("group.solver.tol < 1e-3") == ["runs/one/a"]
+    assert found("exists(group.solver.tol)") == ["runs/one/a", "runs/other/a"]
+    # The nearest group that has the attribute is the one that is asked.
+    assert found("not exists(group.solver.pre.kind)") == ["beside", "runs/other/a"]
+    assert found(engram.group_attr("solver")["steps"][0]["n"] == 1) == ["runs/one/a"]
+    assert found("group.solver.nothing = 1 or group.nothing.tol = 1") == []
+    best = pool.query("exists(group.solver.tol) order by group.solver.tol desc limit 1")
+    assert [obj.path for obj in best] == ["runs/other/a"]
+    table = pool.aggregate("count() group by group.solver.pre.kind")
+    assert dict(table) == {None: 2, "ilu": 1}
+    with pool.batch():
+        runs.attrs["solver"] = {"tol": 7.0}
+        assert found("group.solver.tol > 6") == ["runs/one/a"]
+    pool.drain_index()
+    assert found("group.solver.tol > 6") == ["runs/one/a"]
 
 
 def test_what_is_no_number_is_none_in_queries_and_tables(pool: engram.Pool) -> None:
@@ -304,21 +338,171 @@ def test_the_command_line_shows_trees(pool: engram.Pool) -> None:
     assert pool["b"].attrs["set"] == json.loads(text)
 
 
-def test_files_have_trees_as_json_or_as_structures(pool: engram.Pool, tmp_path: Path) -> None:
-    tree = {"tol": 1e-6, "pre": {"kind": "ilu", "list": [1, None, "x"]}, "points": np.eye(2)}
-    pool.create_array("T", data=np.arange(3.0), attrs={"solver": tree})
-    engram.export_file(pool, tmp_path / "a.zarr")
+FILES = {
+    "hdf5": "x.h5",
+    "hdf5 with scales": "x.h5",  # which is read as netCDF-4 is
+    "netcdf4": "x.nc",
+    "netcdf4-classic": "x.nc",
+    "netcdf3": "x.nc",
+    "zarr": "x.zarr",
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+@settings(max_examples=40)
+@given(
+    value=st.dictionaries(KEYS, TREES, max_size=5)
+    | st.lists(TREES, max_size=3).map(lambda items: [None, *items])
+)
+def test_any_tree_comes_back_from_a_file(
+    shared_pool: engram.Pool, tmp_path_factory: pytest.TempPathFactory, kind: str, value: Any
+) -> None:
+    path = tmp_path_factory.mktemp("files") / FILES[kind]
+    for name in {"in", "back"} & set(shared_pool):
+        del shared_pool[name]
+    attrs = {"tree": value, "n": 1}
+    group = shared_pool.create_group("in", attrs=attrs)
+    dims = ["x"] if kind != "hdf5" else None
+    group.create_array("x", data=np.arange(3.0), dims=dims, attrs=attrs)
+    assert not engram.export_file(group, path, format=kind.partition(" ")[0]).left_out
+    back = shared_pool.create_group("back")
+    report = engram.import_file(path, back)
+    assert not report.left_out
+    assert not report.noted
+    for member in (back, back["x"]):
+        assert alike(member.attrs["tree"], value)
+        assert set(member.attrs) == {"tree", "n"}
+
+
+def written(pool: engram.Pool, path: Path, tree: Any) -> engram.ExportReport:
+    """Export an array that has a tree."""
+    pool.create_array("T", data=np.arange(3.0), attrs={"solver": tree}, overwrite=True)
+    return engram.export_file(pool, path)
+
+
+def again(pool: engram.Pool, path: Path) -> Any:
+    """Import it, and give the attribute."""
+    engram.import_file(path, pool.require_group("again"), overwrite=True)
+    return pool["again/T"].attrs["solver"]
+
+
+def test_other_programs_read_a_tree_in_a_file(pool: engram.Pool, tmp_path: Path) -> None:
+    tree = {
+        "tol": 1e-6,
+        "pre": {"kind": "ilu", "list": [1, None, "x"]},
+        "points": np.eye(2),
+        "when": np.datetime64("2020-02-29"),
+        "wide": {"inf": math.inf, "row": np.array([1, math.nan], "f4"), "raw": b"\0\xff"},
+    }
+    plain = {
+        **tree,
+        "points": [[1.0, 0.0], [0.0, 1.0]],
+        "when": "2020-02-29",
+        "wide": {"inf": "Infinity", "row": [1.0, "NaN"], "raw": "AP8="},
+    }
+    assert written(pool, tmp_path / "a.zarr", tree).noted == ()
     said = json.loads((tmp_path / "a.zarr/T/zarr.json").read_text(encoding="utf-8"))
-    plain = {**tree, "points": [[1.0, 0.0], [0.0, 1.0]]}
     assert said["attributes"]["solver"] == plain
-    engram.export_file(pool, tmp_path / "a.h5")
+    for kind in ("netcdf4", "netcdf3"):
+        report = engram.export_file(pool, tmp_path / f"{kind}.nc", format=kind)
+        assert [e.why for e in report.noted if "solver" in e.what] == [trees.AS_TEXT]
+        with netCDF4.Dataset(tmp_path / f"{kind}.nc") as file:
+            assert json.loads(file["T"].solver) == plain
+
+
+def test_hdf5_has_trees_as_structures(pool: engram.Pool, tmp_path: Path) -> None:
+    tree = {"tol": 1e-6, "pre": {"kind": "ilu", "list": [1, None, "x"]}, "points": np.eye(2)}
+    report = written(pool, tmp_path / "a.h5", tree)
+    assert ["as a structure" in e.why for e in report.noted if "solver" in e.what] == [True]
     with h5py.File(tmp_path / "a.h5") as file:
         kept = file["T"].attrs["solver"]
         assert (kept["tol"], kept["pre"]["kind"], kept["points"].tolist()) == (
             1e-6,
             "ilu",
-            plain["points"],
+            [[1.0, 0.0], [0.0, 1.0]],
         )
-    with pytest.raises(engram.FormatError, match="attribute solver"):
-        engram.export_file(pool, tmp_path / "a.nc", format="netcdf3")
-    assert engram.export_file(pool, tmp_path / "a.nc", format="netcdf3", lossy=True).left_out
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"r": 1.0, "i": 2.0},
+        {"none": np.zeros((0, 3))},
+        {f"key {n}": {"n": n, "text": "x"} for n in range(500)},
+        {"own": np.array([(1, 2)], [(("title", "a"), "i4"), ("b", "f8")])},
+    ],
+    ids=["as complex numbers are", "without elements", "of a long type", "with titles of its own"],
+)
+def test_what_hdf5_would_not_give_back_is_json_text_there(
+    pool: engram.Pool, tmp_path: Path, tree: Any
+) -> None:
+    report = written(pool, tmp_path / "a.h5", tree)
+    assert [e.why for e in report.noted if "solver" in e.what] == [trees.AS_TEXT]
+    assert alike(again(pool, tmp_path / "a.h5"), tree)
+
+
+def test_long_types_and_long_values_are_structures_still(pool: engram.Pool, tmp_path: Path) -> None:
+    tree = {f"key {n}": n for n in range(600)} | {"row": np.arange(7000.0)}
+    report = written(pool, tmp_path / "a.h5", tree)
+    assert ["as a structure" in e.why for e in report.noted if "solver" in e.what] == [True]
+    assert alike(again(pool, tmp_path / "a.h5"), tree)
+
+
+def test_what_another_program_has_changed_is_what_it_says(
+    pool: engram.Pool, tmp_path: Path
+) -> None:
+    tree = {"n": np.int16(1), "text": np.str_("ab"), "row": np.arange(3), "more": [1, {}]}
+    written(pool, tmp_path / "a.zarr", tree)
+    document = tmp_path / "a.zarr/T/zarr.json"
+    told = json.loads(document.read_text(encoding="utf-8"))
+    solver = told["attributes"]["solver"]
+    solver |= {"n": 70_000, "text": "abc", "row": "none", "more": [1, {"new": None}]}
+    document.write_text(json.dumps(told), encoding="utf-8")
+    assert alike(again(pool, tmp_path / "a.zarr"), solver)
+    for changed in (3, "text", [1, 2]):
+        told["attributes"]["solver"] = changed
+        document.write_text(json.dumps(told), encoding="utf-8")
+        assert np.all(again(pool, tmp_path / "a.zarr") == changed)
+    written(pool, tmp_path / "a.nc", tree)
+    with h5py.File(tmp_path / "a.nc", "a") as file:
+        file["T"].attrs["solver"] = "no JSON"
+    assert again(pool, tmp_path / "a.nc") == "no JSON"
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["no JSON", "[1]", '{"solver": 1}', '{"other": {}}', '{"solver": ["dict", ["digits"]]}'],
+)
+def test_a_mark_that_fits_nothing_marks_nothing(
+    pool: engram.Pool, tmp_path: Path, mark: str
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = file.create_dataset("T", data=np.arange(3.0))
+        made.attrs["solver"] = np.array((1.5,), [("a", "f8")])[()]
+        made.attrs[trees.MARK] = mark
+    assert again(pool, tmp_path / "a.h5")["a"] == 1.5
+    assert pool["again/T"].attrs[trees.MARK] == mark
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.zarr"])
+def test_the_name_of_the_mark_is_free_where_there_is_no_tree(
+    pool: engram.Pool, tmp_path: Path, name: str
+) -> None:
+    pool.create_array("T", data=np.arange(3.0), attrs={trees.MARK: "mine", "solver": 1.5})
+    engram.export_file(pool, tmp_path / name)
+    assert again(pool, tmp_path / name) == 1.5
+    assert pool["again/T"].attrs[trees.MARK] == "mine"
+    del pool["again"]
+    pool["T"].attrs["solver"] = {"a": 1}
+    with pytest.raises(engram.FormatError, match="engram_trees stands beside trees"):
+        engram.export_file(pool, tmp_path / name, overwrite=True)
+    engram.export_file(pool, tmp_path / name, overwrite=True, lossy=True)
+    assert again(pool, tmp_path / name) == {"a": 1}
+
+
+def test_zarr_sees_trees_as_they_are(pool: engram.Pool) -> None:
+    tree = {"points": np.eye(2), "ragged": [[1], [2, 3]]}
+    pool.create_array("T", data=np.arange(3.0), attrs={"mesh": tree, "ragged": tree["ragged"]})
+    shown = zarr.open_array(view(pool), path="T", mode="r")
+    plain = {"points": [[1.0, 0.0], [0.0, 1.0]], "ragged": [[1], [2, 3]]}
+    assert dict(shown.attrs) == {"mesh": plain, "ragged": plain["ragged"]}

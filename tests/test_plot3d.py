@@ -243,12 +243,15 @@ def refused(pool: Any, path: Path, *words: str, **how: Any) -> None:
 def test_what_a_solution_lacks_is_named(pool: Any, tmp_path: Path) -> None:
     group = flow(pool)
     del group.attrs["mach"]
-    refused(group, tmp_path / "a.q", "attribute mach", "missing", lossy=True)
+    for lossy in (False, True):
+        words = ("attribute mach", "missing", "or mend these: leaving them out is not enough")
+        refused(group, tmp_path / "a.q", *words, lossy=lossy)
+    group.attrs["note"] = "no place"
+    refused(group, tmp_path / "a.q", "attribute note", "attribute mach", "is not enough")
     group.attrs["mach"] = "fast"
     refused(group, tmp_path / "a.q", "attribute mach", "no real number")
     group.attrs["mach"] = 0.5
-    group.attrs["note"] = "no place"
-    refused(group, tmp_path / "a.q", "attribute note")
+    refused(group, tmp_path / "a.q", "attribute note", "or pass lossy=True to leave these out")
     assert not engram.export_file(group, tmp_path / "a.q", lossy=True).complete
     del group["energy"]
     refused(group, tmp_path / "b.q", "lacks energy")
@@ -286,6 +289,42 @@ def test_blocks_that_are_no_grid_are_refused_by_name(
         if value is not None:
             mesh[path] = value
     refused(mesh, tmp_path / "a.xyz", *words, format="plot3d-grid")
+
+
+@pytest.mark.parametrize("encoding", ["", "-fortran", "-stream", "-ascii"])
+@pytest.mark.parametrize(
+    ("file", "wrong"),
+    [
+        *[("grid", "a.q"), ("grid", "a.f"), ("solution", "a.XYZ"), ("solution", "a.fun")],
+        *[("function", "a.grd"), ("function", "a.q")],
+    ],
+)
+def test_a_suffix_of_another_kind_is_refused(
+    pool: Any, tmp_path: Path, file: str, wrong: str, encoding: str
+) -> None:
+    first = tmp_path / f"first{SUFFIX[file]}"
+    first.write_bytes(made(file, SHAPES3)[0])
+    engram.import_file(first, pool)
+    for word in (f"plot3d{encoding}", f"plot3d-{file}{encoding}"):
+        with pytest.raises(engram.ArgumentError) as caught:
+            engram.export_file(pool, tmp_path / wrong, format=word)
+        said = str(caught.value)
+        assert f"{tmp_path / wrong}: would be a {file}, and {wrong[1:]} is" in said
+        assert f"{SUFFIX[file]}" in said.partition("end its name with")[2]
+        assert not (tmp_path / wrong).exists()
+    for right in (f"a{SUFFIX[file]}", "a.p3d", "a.bin"):
+        assert engram.export_file(pool, tmp_path / right, format=f"plot3d{encoding}").arrays
+
+
+def test_a_suffix_of_another_kind_is_refused_of_what_names_tell(pool: Any, tmp_path: Path) -> None:
+    for name in ("x", "y", "z", "odd"):
+        pool[f"mesh/{name}"] = np.zeros((2, 2, 2), "f4")
+    with pytest.raises(engram.ArgumentError, match=r"a\.q: would be a grid"):
+        engram.export_file(pool["mesh"], tmp_path / "a.q", format="plot3d-grid", lossy=True)
+    del pool["mesh/odd"]
+    with pytest.raises(engram.ArgumentError, match=r"a\.q: would be a grid"):
+        engram.export_file(pool["mesh"], tmp_path / "a.q")
+    refused(pool.create_group("empty"), tmp_path / "a.q", "no array")
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -47,8 +47,8 @@ def lines(setting: Setting) -> Iterator[Line]:
     """Import many small files of each format, then large ones."""
     for name, (make, read) in SMALL.items():
         yield small(setting, name, make, read)
-    for name, make_large in LARGE_FILES.items():
-        yield from large(setting, name, make_large)
+    for name in LARGE_FILES:
+        yield from large(setting, name)
 
 
 def small(
@@ -95,13 +95,12 @@ def imported(setting: Setting, files: list[Path], workers: int) -> float:
     return taken_s
 
 
-def large(
-    setting: Setting, name: str, make: Callable[[Path, tuple[int, int, int]], None]
-) -> Iterator[Line]:
+def large(setting: Setting, name: str) -> Iterator[Line]:
     """Import one large file in a new process, beside reading it piece by piece with h5py.
 
     One that is not compressed is also copied by `cp`.
     """
+    make, rounds = LARGE_FILES[name]
     shape = (LARGE[0] // SMALLER if setting.quick else LARGE[0], *LARGE[1:])
     nbytes = 4 * int(np.prod(shape))
     path, at = setting.folder / "files-large", setting.folder / "files-pool"
@@ -127,7 +126,7 @@ def large(
     if make is contiguous:
         contestants.append(Contestant("cp", lambda: copied(path, nbytes)))
         line.bounds.append(Bound("engram", "cp", "speed", COPY))
-    yield measure(line, contestants, 1 if setting.quick else ROUNDS[make])
+    yield measure(line, contestants, 1 if setting.quick else rounds)
     held = Line(f"anonymous memory, {size}", "B", [Bound("engram", "", "value", LIMIT_BYTES)])
     held.samples["engram"] = memory
     yield held
@@ -228,8 +227,8 @@ SMALL = {
     "netCDF-4": (make_netcdf, read_netcdf),
     "classic": (make_classic, read_netcdf),
 }
-LARGE_FILES = {"contiguous": contiguous, "compressed": compressed}
-ROUNDS = {contiguous: 5, compressed: 2}
+LARGE_FILES = {"contiguous": (contiguous, 5), "compressed": (compressed, 2)}
+"""What makes each, and how many rounds there are."""
 
 
 def main() -> None:

@@ -159,11 +159,19 @@ class Field:
 
     __and__ = __rand__ = __or__ = __ror__ = __invert__ = _lone
 
-    def __getitem__(self, part: str) -> "Field":
-        """Give a field of an attribute whose dtype is a structure, or a field of that."""
-        if self._text.startswith(("@", "group.")):
-            raise ArgumentError(f"{self} has no fields: those of an object's own attributes have")
-        return Field(f"{self}.{_key('a field', part)}")
+    def __getitem__(self, part: str | int | np.integer[Any]) -> "Field":
+        """Give a field of an attribute whose dtype is a structure, or a field of that.
+
+        Parameters
+        ----------
+        part
+            The field's name; in a list of a tree, an item's place, from 0 on.
+
+        """
+        if self._text.startswith("@"):
+            raise ArgumentError(f"{self} has no fields: those of attributes have")
+        whole = "`group`" if self._text == "group" else self._text  # `group.` begins a group's
+        return Field(f"{whole}.{_part(part)}")
 
     __iter__ = None  # of what has items by name
 
@@ -410,6 +418,21 @@ def _key(what: str, key: object) -> str:
     if first and rest and key.lower() not in _WORDS:
         return key
     return "`" + key.replace("`", "``") + "`"
+
+
+def _part(part: object) -> str:
+    """Write the name of a field, or an item's place in a list."""
+    if isinstance(part, int | np.integer) and not isinstance(part, bool):
+        if part < 0:
+            raise ArgumentError(
+                f"{part} is no place in a list: places are counted from its beginning, from 0 on"
+            )
+        part = str(int(part))
+    if not isinstance(part, str):
+        raise ArgumentError(
+            f'a field is named by a str, or by its place in a list, not by {part!r}: ["units"], [0]'
+        )
+    return _key("a field", part)
 
 
 def _only_text(what: str, text: object) -> Any:

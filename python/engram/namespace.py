@@ -149,6 +149,9 @@ class Namespace(Group):
             pool.move("run-17", "archive")
             pool.by_oid(oid).path       # "archive/T"
 
+        A pool looks in its default namespace alone: `pool.namespaces["ice"].by_oid(oid)` looks in
+        another.
+
         Raises
         ------
         NotFoundError
@@ -163,8 +166,8 @@ class Namespace(Group):
         if found is None:
             raise NotFoundError(
                 f"no object of namespace {self.namespace!r} has the OID {number:#x}: it was "
-                "deleted or replaced, or it lies where this user does not see it; look it up by "
-                "its path"
+                "deleted or replaced, this user does not see it, or it lies in another namespace: "
+                "look there with `pool.namespaces[NAME].by_oid(oid)`, or look it up by its path"
             )
         return make(self._namespace, found)  # type: ignore[no-any-return]  # as `found` says
 

@@ -93,6 +93,53 @@ def is_tree(dtype: np.dtype[Any]) -> bool:
     return dtype.names is not None and any(_said(dtype, name)[0] for name in dtype.names[:1])
 
 
+def kinds(dtype: np.dtype[Any]) -> list[Any]:
+    """Say what the titles of a tree's structure say: what it is, and what each of its fields is.
+
+    A field that is a tree itself is said likewise, as a list.
+    """
+    names = dtype.names or ()
+    said = [_said(dtype, name) for name in names]
+    inner = [
+        kinds(dtype[name]) if kind == "tree" else kind
+        for name, (_, kind) in zip(names, said, strict=True)
+    ]
+    return [said[0][0], inner]
+
+
+def titled(dtype: np.dtype[Any], said: list[Any]) -> np.dtype[Any]:
+    """Return a structure's dtype with the titles that `kinds` has said of it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If that was said of another structure.
+
+    """
+    container, inner = said
+    names = dtype.names or ()
+    fields: Mapping[str, Any] = dtype.fields or {}
+    each = list(zip(names, inner, strict=True))
+    words = [kind if isinstance(kind, str) else "tree" for kind in inner]
+    return np.dtype(
+        {
+            "names": list(names),
+            "formats": [
+                dtype[name] if isinstance(kind, str) else titled(dtype[name], kind)
+                for name, kind in each
+            ],
+            "offsets": [fields[name][1] for name in names],
+            "titles": [_title(container, word, at) for at, word in enumerate(words)],
+            "itemsize": dtype.itemsize,
+        }
+    )
+
+
+def _title(container: str, kind: str, at: int) -> str:
+    """Return the title of a field: what it is in, what it is, and its place."""
+    return f"{MARK}{container} {kind} {at}"
+
+
 def _node(path: str, value: Any, depth: int) -> _Node:
     """Encode a value at a path."""
     if isinstance(value, Mapping | list | tuple):
@@ -146,7 +193,7 @@ def _structure(
     # What is no value has bytes of no kind, so that no query takes it for a number.
     fields = fields or [("nothing", "nothing", np.zeros((), "V1"))]
     # No two fields may have one title.
-    titles = [f"{MARK}{container} {kind} {at}" for at, (_, kind, _) in enumerate(fields)]
+    titles = [_title(container, kind, at) for at, (_, kind, _) in enumerate(fields)]
     names = [name for name, _, _ in fields]
     if taken := set(titles) & set(names):
         raise ArgumentError(f"attribute {path!r} has the key {taken.pop()!r}, which is taken")

@@ -144,6 +144,13 @@ fn push_any(section: &mut Vec<u8>, key: KeyId, value: &Value) -> Result<()> {
     let too_long = start + data.len() + dtype_len > ATTRS_BYTES_MAX;
     if dtype_len > usize::from(u16::MAX) || too_long {
         section.truncate(start);
+        if !too_long {
+            fail!(
+                Argument,
+                "the dtype of an attribute takes {dtype_len} bytes, and may take 65,535: keep \
+                 fewer fields, keys and items in it, and the others in attributes of their own"
+            );
+        }
         fail!(
             Argument,
             "an attribute of {} bytes does not fit: attributes of one member take at most \

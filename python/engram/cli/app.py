@@ -214,8 +214,8 @@ SECTIONS = {
         ),
         "query": "Find objects by their attributes, names and built-in fields.",
         "dump": (
-            "Write all that describes a pool's or a group's members, with sums of values, as "
-            "sorted text."
+            "Write all that describes a namespace, a group or a whole pool, as sorted text with "
+            "sums."
         ),
         "diff": "Say what differs between two pools, two groups of pools, or dumps of such.",
         "watch": "Print the path of each object that a query finds, as it comes, from any process.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from engram.attrs import Attributes
     from engram.cli.describe import Member
 
+_SHOWN = 60
+"""So many characters of a value that is refused are shown."""
+
 
 @app.command(
     epilog=examples(
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
         "engram attr /dev/shm/run run-17/T units=K levels=[1,2,5]",
         "engram attr /dev/shm/run run-17/T orbit=4 --dtype int16",
         "engram attr /dev/shm/run run-17 'version=\"2017\"'    # text, no number",
-        'engram attr /dev/shm/run run-17 solver={"tol":1e-6}',
+        "engram attr /dev/shm/run run-17 'solver={\"tol\":1e-6}'",
         "engram attr /dev/shm/run run-17 --delete draft",
     )
 )
@@ -60,7 +64,8 @@ def attr(
     """List the attributes of an object or a group, or set and delete some in one commit.
 
     A value is read as JSON where it is a number, true, false, a string in quotes, a list or an
-    object; all else is text. A key that has = in it stands in double quotes.
+    object; all else is text. What begins with [ or { has to be JSON; as text it stands in double
+    quotes. A key that has = in it stands in double quotes, too.
     """
     given = _given(changes or [], dtype)
     gone = _once(delete or [])
@@ -146,7 +151,8 @@ def _value(key: str, text: str) -> Any:
     """Return a value: of JSON, where the text is some, else the text."""
     try:
         value = json_text.loads(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError) as error:
+        _refuse_ill_formed(key, text, error)
         return text
     if value is None:
         message = (
@@ -155,6 +161,24 @@ def _value(key: str, text: str) -> Any:
         )
         raise ArgumentError(message)
     return value
+
+
+def _refuse_ill_formed(key: str, text: str, error: Exception) -> None:
+    """Refuse text that begins as a list or an object of JSON does, and is none."""
+    what = {"[": "a list", "{": "an object"}.get(text.lstrip()[:1])
+    if what is None:
+        return
+    wrong = str(error)
+    if isinstance(error, json_text.JSONDecodeError):
+        wrong = f"{error.msg} at character {error.pos + 1}"
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    as_text = shlex.quote(f"{literals.word(key)}={literals.quoted(shown)}")
+    message = (
+        f"attribute {key!r} cannot be {shown!r}: it begins as {what} of JSON does, and "
+        f"is none ({wrong}): write it as JSON, in single quotes, which keep the shell from taking "
+        f"its double quotes away; or set it as text with {as_text}"
+    )
+    raise ArgumentError(message)
 
 
 def _dtype(text: str) -> np.dtype[Any]:

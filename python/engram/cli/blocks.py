@@ -4,6 +4,8 @@ A block has what describes a member and its values' sum. What differs from one p
 the same contents (ids, owners, times, what an import kept of its file, parts of tables) are further
 fields, `MORE`, which are asked for apart.
 
+A pool has a block of its settings, and a namespace one of its own, where all namespaces are dumped.
+
 The sum is SHA-256 of the values in the order of C, in their own byte order, without the bytes of a
 dtype that mean nothing. So it does not depend on chunks and codecs. Of strings of variable length
 it is of the bytes of UTF-8, each string after its length (8 bytes, little-endian).
@@ -25,13 +27,17 @@ from engram.cli import describe
 from engram.cli.literals import attribute, dtype_text, quoted, word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from engram.cli.describe import Member
+    from engram.pool import Pool
 
     Fields = dict[str, str]
 
-MORE = ("oid", "owner", "created", "modified", "stored_nbytes", "parts", "origin")
+MORE = (
+    *("oid", "owner", "created", "modified", "stored_nbytes", "parts", "origin"),
+    *("uuid", "paths", "group"),
+)
 """Fields that pools of the same contents do not share."""
 
 MAGIC = "# engram-dump"
@@ -42,11 +48,15 @@ END = "# end"
 SUM = "sha256"
 NO_VALUES = "no-values"
 ALL = "all"
+ALL_NAMESPACES = "all-namespaces"
 ERROR = "error"
 """The field that stands where something could not be read: in place of the sum, or of all."""
 
 UNREADABLE = "unreadable"
 """The kind of a member that could not be read at all."""
+
+POOL, NAMESPACE = "pool", "namespace"
+"""The kinds of what stands above the members, where all namespaces are dumped."""
 
 ATTRIBUTE = "attr "
 """What stands before the key in the name of an attribute's field."""
@@ -115,7 +125,7 @@ def _of_object(member: engram.Array | engram.Blob, about: Any) -> Fields:
     if isinstance(member, engram.Array):
         found |= {"dtype": dtype_text(about.dtype), "shape": _lengths(about.shape)}
         if about.dims is not None:
-            found["dims"] = f"[{', '.join(map(quoted, about.dims))}]"
+            found["dims"] = _texts(about.dims)
         found["layout"] = "contiguous" if about.chunks is None else "chunked"
         if about.chunks is not None:
             found |= {"chunks": _lengths(about.chunks), "codec": str(about.codec)}
@@ -124,6 +134,10 @@ def _of_object(member: engram.Array | engram.Blob, about: Any) -> Fields:
 
 def _lengths(lengths: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, lengths))}]"
+
+
+def _texts(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(quoted, texts))}]"
 
 
 def _settings(group: engram.Group) -> list[tuple[str, Any]]:
@@ -146,6 +160,28 @@ def _more(member: Member, about: Any) -> Fields:
         found |= {"nbytes": str(member.nbytes), "parts": str(member.num_parts)}
     if about.origin:
         found["origin"] = quoted(about.origin.decode("utf-8", "backslashreplace"))
+    return found
+
+
+def fields_of_pool(pool: Pool, *, more: bool) -> Fields:
+    """Return the settings of a pool that are not those of a namespace."""
+    devices = pool.devices
+    found = {"checksums": _json(pool.checksums), "devices": str(len(devices))}
+    found["durability"] = pool.durability
+    if pool.emulated is not None:
+        found["emulated"] = pool.emulated
+    if more:
+        found |= {"uuid": pool.uuid, "paths": _texts(str(each.path) for each in devices)}
+    return found
+
+
+def fields_of_namespace(pool: Pool, name: str, *, more: bool) -> Fields:
+    """Return what a pool says of a namespace, whoever may enter it."""
+    about = pool.namespaces.info(name)
+    found = {"mode": f"{about.mode:03o}"}
+    if more:
+        found["owner"] = quoted(owners.user(about.owner))
+        found["group"] = quoted(owners.unix_group(about.group))
     return found
 
 
@@ -252,9 +288,10 @@ def _sum_of_table(table: engram.Table) -> str:
     return whole.hexdigest()
 
 
-def header(*, values: bool, more: bool) -> str:
+def header(*, values: bool, more: bool, everywhere: bool) -> str:
     """Return the first line of a dump: its format, the version of that, and what is in it."""
-    return f"{MAGIC} {VERSION} {SUM if values else NO_VALUES}{f' {ALL}' if more else ''}"
+    words = [MAGIC, str(VERSION), SUM if values else NO_VALUES]
+    return " ".join([*words, *([ALL] * more), *([ALL_NAMESPACES] * everywhere)])
 
 
 def block(kind: str, path: str, fields: Fields) -> str:

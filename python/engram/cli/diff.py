@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from engram.cli import apart, blocks, completion, terminal, walk
+from engram.cli import apart, blocks, completion, damage, terminal, walk
 from engram.cli.app import JsonOption, NamespaceOption, app, examples
+from engram.cli.everywhere import AllNamespacesOption, one_or_all
 from engram.cli.literals import word
-from engram.cli.sides import Side, has_sums, side_of
+from engram.cli.sides import Asked, Side, is_said, side_of
 from engram.cli.terminal import counted
 from engram.errors import ArgumentError, CorruptError, EngramError
 
@@ -59,6 +60,7 @@ def _argument(name: str) -> Any:
         "engram diff /dev/shm/run /scratch/run-of-monday",
         "engram diff /dev/shm/run:run-17 /dev/shm/run:run-18 --no-values",
         "engram diff run.txt /dev/shm/run --json",
+        "engram diff /dev/shm/run /scratch/run-of-monday --all-namespaces",
     )
 )
 def diff(
@@ -69,16 +71,19 @@ def diff(
         bool, typer.Option("--no-values", help="Read and compare no values.")
     ] = False,
     namespace: NamespaceOption = "default",
+    all_namespaces: AllNamespacesOption = False,
     json: JsonOption = False,
 ) -> None:
     """Say what differs between two pools, two groups of pools, or dumps of such.
 
     A line for each difference, in the order of paths: what was added in B, removed from A, or
-    changed, by field, by attribute and by the sum of the values. Ids, owners and times are not
-    compared. It exits with 0 if all is equal, with 1 if not, and with 2 if that cannot be told.
+    changed, by field, by attribute and by the sum of the values; and what is damaged. Ids, owners
+    and times are not compared. It exits with 0 if all is equal, with 1 if not, and with 2 if that
+    cannot be told.
     """
     try:
-        found, broken = _told(a, b, namespace, values=not no_values, json=json)
+        one = one_or_all(namespace, everywhere=all_namespaces)
+        found, broken = _told(a, b, Asked(one, not no_values), json=json)
         if broken:
             what = counted(broken, "member")
             message = (
@@ -93,18 +98,15 @@ def diff(
         raise typer.Exit(DIFFERENT)
 
 
-def _told(a: str, b: str, namespace: str, *, values: bool, json: bool) -> tuple[int, int]:
+def _told(a: str, b: str, asked: Asked, *, json: bool) -> tuple[int, int]:
     """Print the differences, and return how many they are, and how many of damage."""
     sides = side_of(a), side_of(b)
     if a == b == "-":
         message = "A and B are both stdin: give one of them as a file or a pool"
         raise ArgumentError(message)
-    for side in sides:
-        if values and not has_sums(side):
-            values = False
-            terminal.note(f"{side.word} has no sums of values: values are not compared")
+    told = _as_dumps_have_it(asked, sides)
     found = broken = 0
-    for tag, *words in apart.lines_of(lambda say: _compare(*sides, namespace, say, values=values)):
+    for tag, *words in apart.lines_of(lambda say: _compare(*sides, told, say)):
         if tag == apart.DIED:
             message = (
                 f"who read {a} and {b} was killed by {words[0]}: `engram verify` tells what is "
@@ -124,9 +126,24 @@ def _told(a: str, b: str, namespace: str, *, values: bool, json: bool) -> tuple[
     return found, broken
 
 
+def _as_dumps_have_it(asked: Asked, sides: tuple[Side, Side]) -> Asked:
+    """Return what is compared where files of dumps have no sums, or are of all namespaces."""
+    for side in sides:
+        if asked.values and is_said(blocks.NO_VALUES, side):
+            asked = asked._replace(values=False)
+            terminal.note(f"{side.word} has no sums of values: values are not compared")
+        if asked.namespace == "default" and is_said(blocks.ALL_NAMESPACES, side):
+            asked = asked._replace(namespace=None)
+    return asked
+
+
 def _line(each: Difference) -> str:
     """Return a difference as a line for people."""
     start = f"{each.change:<7}  {word(each.path)}"
+    if each.change == UNREADABLE:
+        errors = {"A": each.old, "B": each.new}
+        there = [side for side, error in errors.items() if error is not None]
+        return f"{start}  in {' and '.join(there)}: {each.new if each.old is None else each.old}"
     if each.change == CHANGED:
         return f"{start}  {each.what}: {_short(each.old)} -> {_short(each.new)}"
     return f"{start}  {each.new if each.old is None else each.old}"
@@ -141,11 +158,12 @@ def _short(text: str | None) -> str:
     return text
 
 
-def _compare(a: Side, b: Side, namespace: str, say: Say, *, values: bool) -> None:
+def _compare(a: Side, b: Side, asked: Asked, say: Say) -> None:
     """Say each difference: in a child."""
     number = 0
-    for old, new in _paired(a.entries(namespace), b.entries(namespace)):
-        for each in _differences(old, new, values=values):
+    wrong = functools.cache(damage.wrong_values)  # two groups of a pool need one look
+    for old, new in _paired(a.entries(asked, wrong), b.entries(asked, wrong)):
+        for each in _differences(old, new, values=asked.values):
             number += 1
             say("difference", *each, later=number % _AT_ONCE != 0)
 
@@ -169,24 +187,40 @@ def _differences(old: Entry | None, new: Entry | None, *, values: bool) -> Itera
     """Yield what differs between what stands in one place."""
     there = [each for each in (old, new) if each is not None]
     path = walk.shown(there[0].path)
-    for each in there:
-        if each.kind == blocks.UNREADABLE:
-            yield Difference(UNREADABLE, path, each.kind, None, each.fields.get(blocks.ERROR))
-            return
-    if new is None:
-        yield Difference(REMOVED, path, there[0].kind, _summary(there[0]), None)
+    if any(each.kind == blocks.UNREADABLE for each in there):
+        yield Difference(UNREADABLE, path, blocks.UNREADABLE, _lost(old), _lost(new))
         return
-    if old is None:
+    if old is None or new is None:
+        yield from _of_one(path, old, new)
+    else:
+        yield from _of_both(path, old, new)
+    if values:
+        yield from _of_values(path, old, new)
+
+
+def _lost(entry: Entry | None) -> str | None:
+    """Return what was wrong with a member that could not be read at all."""
+    if entry is None or entry.kind != blocks.UNREADABLE:
+        return None
+    return entry.fields.get(blocks.ERROR, "")
+
+
+def _of_one(path: str, old: Entry | None, new: Entry | None) -> Iterator[Difference]:
+    """Yield what one of the two alone has."""
+    if old is not None:
+        yield Difference(REMOVED, path, old.kind, _summary(old), None)
+    if new is not None:
         yield Difference(ADDED, path, new.kind, None, _summary(new))
-        return
+
+
+def _of_both(path: str, old: Entry, new: Entry) -> Iterator[Difference]:
+    """Yield the kind and the fields that differ."""
     if old.kind != new.kind:
         yield Difference(CHANGED, path, "kind", old.kind, new.kind)
     was, now = _compared(old.fields), _compared(new.fields)
     for name in sorted({*was, *now}, key=lambda name: (name.startswith(blocks.ATTRIBUTE), name)):
         if was.get(name) != now.get(name):
             yield Difference(CHANGED, path, name, was.get(name), now.get(name))
-    if values and _may_be_equal(old, new):
-        yield from _of_values(path, old.total(), new.total())
 
 
 def _compared(fields: Fields) -> Fields:
@@ -195,24 +229,30 @@ def _compared(fields: Fields) -> Fields:
     return {name: text for name, text in fields.items() if name not in left_out}
 
 
-def _may_be_equal(old: Entry, new: Entry) -> bool:
+def _may_be_equal(old: Entry | None, new: Entry | None) -> bool:
     """Whether the values are worth reading: they are of one kind, dtype and size."""
-    same = all(old.fields.get(name) == new.fields.get(name) for name in ("dtype", "nbytes"))
-    return old.kind == new.kind and same
+    if old is None or new is None or old.kind != new.kind:
+        return False
+    return all(old.fields.get(name) == new.fields.get(name) for name in ("dtype", "nbytes"))
 
 
-def _of_values(path: str, was: Fields, now: Fields) -> Iterator[Difference]:
-    """Yield the difference of values, if there is one."""
-    for error in itertools.chain(_errors(was), _errors(now)):
-        yield Difference(UNREADABLE, path, _VALUES, None, error)
-        return
-    if was != now:
+def _of_values(path: str, old: Entry | None, new: Entry | None) -> Iterator[Difference]:
+    """Yield the difference of values, if there is one; of those that are not read, known damage."""
+    is_read = _may_be_equal(old, new)
+    was, now = (_total(each, is_read=is_read) for each in (old, new))
+    errors = [each.get(blocks.ERROR) for each in (was, now)]
+    if any(errors):
+        yield Difference(UNREADABLE, path, _VALUES, *errors)
+    elif is_read and was != now:
         sums = [f"{blocks.SUM} {each[blocks.SUM]}" if each else None for each in (was, now)]
         yield Difference(CHANGED, path, _VALUES, *sums)
 
 
-def _errors(total: Fields) -> list[str]:
-    return [total[blocks.ERROR]] if blocks.ERROR in total else []
+def _total(entry: Entry | None, *, is_read: bool) -> Fields:
+    """Return the sum of values, or what is wrong with them; unread, where that is known."""
+    if entry is None:
+        return {}
+    return entry.total() if is_read else entry.known
 
 
 def _summary(entry: Entry) -> str:

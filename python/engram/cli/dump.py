@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-import engram
-from engram.cli import apart, blocks, completion, literals, output, terminal, walk
+from engram.cli import apart, blocks, completion, damage, literals, output, terminal, walk
 from engram.cli.app import NamespaceOption, PoolArgument, app, clean, examples, opened
+from engram.cli.everywhere import AllNamespacesOption, found_in, one_or_all
 from engram.cli.terminal import counted
-from engram.errors import CorruptError
+from engram.errors import ArgumentError, CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from engram.cli.apart import Say
-    from engram.cli.walk import Found
-    from engram.pool import Pool
 
 _AT, _BLOCK, _AGAIN = "at", "block", "again"
-_OID = re.compile(r"object 0x([0-9a-f]+)\b")
 _LITTLE = 1 << 16
 """So long a block waits until the child says what it reads next."""
 _NAMED = 3
@@ -46,7 +42,9 @@ class Asked(NamedTuple):
 
     pool: Path
     group: str
-    namespace: str
+    namespace: str | None
+    """The namespace; None for all of them, with the settings of the pool."""
+
     values: bool
     more: bool
 
@@ -55,6 +53,7 @@ class Asked(NamedTuple):
     epilog=examples(
         "engram dump /dev/shm/run --text -o run.txt",
         "engram dump /dev/shm/run run-17 --text --no-values | less",
+        "engram dump /dev/shm/run --text --all-namespaces -o run.txt",
         "engram dump /dev/shm/run --text -o run.txt --overwrite && git diff run.txt",
     )
 )
@@ -80,14 +79,19 @@ def dump(
         typer.Option("--all", "-a", help="Also what differs between copies: ids, owners, times."),
     ] = False,
     namespace: NamespaceOption = "default",
+    all_namespaces: AllNamespacesOption = False,
 ) -> None:
-    """Write all that describes a pool's or a group's members, with sums of values, as sorted text.
+    """Write all that describes a namespace, a group or a whole pool, as sorted text with sums.
 
-    Pools of the same contents give the same text, however they were made. It is of one commit,
-    while others write. What is damaged has an error in place of its sum.
+    Namespaces of the same contents give the same text, however they were made. The text of each is
+    of one commit, while others write. What is damaged has an error in place of its sum.
     """
     del text
-    asked = Asked(pool, clean(group), namespace, values=not no_values, more=everything)
+    one = one_or_all(namespace, everywhere=all_namespaces)
+    asked = Asked(pool, clean(group), one, values=not no_values, more=everything)
+    if one is None and asked.group:
+        message = f"--all-namespaces is of the whole pool: leave it out, or the group {group}"
+        raise ArgumentError(message)
     broken: dict[str, str] = {}
     with _written(file, overwrite=overwrite) as write:
         for piece in _texts(asked, broken):
@@ -129,7 +133,8 @@ def _texts(asked: Asked, broken: dict[str, str]) -> Iterator[str]:
 
 def _begun(asked: Asked, reader: _Reader) -> Iterator[str]:
     """Yield the header, once it is known that there is a pool, and what the first child reads."""
-    header = f"{blocks.header(values=asked.values, more=asked.more)}\n\n"
+    everywhere = asked.namespace is None
+    header = f"{blocks.header(values=asked.values, more=asked.more, everywhere=everywhere)}\n\n"
     for text in reader.texts():
         yield f"{header}{text}"
         header = ""
@@ -206,34 +211,19 @@ class _Reader:
 
 def _dump(asked: Asked, resume: walk.Resume | None, say: Say) -> None:
     """Say the block of each member: in a child."""
-    with opened(asked.pool, asked.namespace) as (handle, root):
-        wrong = _wrong_values(handle) if asked.values and handle.checksums else {}
+    with opened(asked.pool, asked.namespace or "default") as (handle, root):
+        wrong = damage.wrong_values(handle.path) if asked.values and handle.checksums else {}
+        below = None if asked.namespace is None else root
         wanted = walk.Wanted(
             asked.group,
             asked.more,
             at=lambda path, is_listed: say(_AT, path, is_listed),
             again=lambda path: say(_AGAIN, walk.shown(path)),
         )
-        for found in walk.found_below(root, wanted, resume):
+        for found in found_in(handle, below, wanted, resume):
             fields = found.fields
             if asked.values:
-                fields = fields | (_known(found, wrong) or found.total())
+                fields = fields | (damage.known(found, wrong) or found.total())
             path = walk.shown(found.path)
             text, error = blocks.block(found.kind, path, fields), fields.get(blocks.ERROR)
             say(_BLOCK, text, path, error, later=len(text) < _LITTLE)
-
-
-def _wrong_values(pool: Pool) -> dict[int, str]:
-    """Return what a pool's own checksums say is damaged, by OID: reading does not compare them."""
-    problems = engram.verify(pool.path).problems
-    found = ((_OID.search(problem), problem) for problem in problems)
-    return {int(match[1], 16): problem for match, problem in found if match is not None}
-
-
-def _known(found: Found, wrong: dict[int, str]) -> dict[str, Any]:
-    """Return the error of an object of which it is known that it is damaged."""
-    member = found.member
-    if not wrong or not isinstance(member, engram.Array | engram.Blob) or member.oid not in wrong:
-        return {}
-    problem = wrong[member.oid].rpartition(f'{member.name}": ')[2]
-    return walk.told(CorruptError(problem))

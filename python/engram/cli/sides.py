@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from engram.cli import blocks, literals, output, walk
+from engram.cli import blocks, damage, literals, output, walk
 from engram.cli.app import clean, opened
+from engram.cli.everywhere import found_in
 from engram.errors import ArgumentError, EngramError, FormatError, UnsupportedError
 from engram.paths import cluster_of, is_url, pool_above
 
@@ -20,13 +20,29 @@ if TYPE_CHECKING:
     from engram.cli.blocks import Fields
 
 
+class Asked(NamedTuple):
+    """What is compared."""
+
+    namespace: str | None
+    """A namespace of each pool; None for all of them, with the settings of the pools."""
+
+    values: bool
+
+
 class Entry(NamedTuple):
     """A member: what is said of it, and how the sum of its values is had."""
 
     path: tuple[str, ...]
     kind: str
     fields: Fields
-    total: Callable[[], Fields]
+    known: Fields
+    """The sum of its values, or what is wrong with them, where nothing is read for that."""
+
+    read: Callable[[], Fields]
+
+    def total(self) -> Fields:
+        """Return the sum of its values; what is wrong, if they are damaged."""
+        return self.known or self.read()
 
     @property
     def key(self) -> tuple[bytes, ...]:
@@ -46,23 +62,38 @@ class Side(NamedTuple):
     group: str | None
     """The group in the pool; None for a dump."""
 
-    def entries(self, namespace: str) -> Iterator[Entry]:
+    def entries(
+        self, asked: Asked, wrong_values: Callable[[str], dict[int, str]]
+    ) -> Iterator[Entry]:
         """Yield all entries; each is to be used before the next is asked for.
+
+        `wrong_values` is asked what is damaged in a pool that has checksums, as `dump` does.
 
         Raises
         ------
         FormatError
             If it is no dump, or not a whole one.
+        ArgumentError
+            If all namespaces are asked for, and it is of one; or the other way round.
 
         """
         if self.group is None or self.place is None:
             with self.text() as lines:
-                yield from _read(lines, self.word)
+                yield from _read(lines, self.word, everywhere=asked.namespace is None)
             return
+        if asked.namespace is None and self.group:
+            message = (
+                f"{self.word} is a group, and all namespaces are compared: give the pool, or "
+                "compare groups alone"
+            )
+            raise ArgumentError(message)
         wanted = walk.Wanted(self.group, more=False, at=lambda *_: None, again=lambda _: None)
-        with opened(self.place, namespace) as (_, root):
-            for found in walk.found_below(root, wanted):
-                yield Entry(found.path, found.kind, found.fields, found.total)
+        with opened(self.place, asked.namespace or "default") as (handle, root):
+            wrong = wrong_values(handle.path) if asked.values and handle.checksums else {}
+            below = None if asked.namespace is None else root
+            for found in found_in(handle, below, wanted):
+                known = damage.known(found, wrong)
+                yield Entry(found.path, found.kind, found.fields, known, found.total)
 
     @contextlib.contextmanager
     def text(self) -> Iterator[TextIO]:
@@ -111,9 +142,9 @@ def side_of(word: str) -> Side:
     return Side(word, path, "")  # opening it says what is there instead
 
 
-def _read(lines: TextIO, word: str) -> Iterator[Entry]:
-    """Yield the blocks of a dump."""
-    _read_header(lines, word)
+def _read(lines: TextIO, word: str, *, everywhere: bool) -> Iterator[Entry]:
+    """Yield the blocks of a dump: of all namespaces, or of one."""
+    _refuse_other(_read_header(lines, word), word, everywhere=everywhere)
     numbered = _Numbered(lines)
     behind: tuple[bytes, ...] | None = None
     try:
@@ -178,8 +209,8 @@ def _refuse_disorder(entry: Entry, behind: tuple[bytes, ...] | None) -> None:
         raise ValueError(message)
 
 
-def _read_header(lines: TextIO, word: str) -> None:
-    """Refuse what is no dump, or of another version."""
+def _read_header(lines: TextIO, word: str) -> list[str]:
+    """Refuse what is no dump, or of another version; return the words that say what is in it."""
     try:
         line = lines.readline()
     except ValueError:
@@ -198,6 +229,23 @@ def _read_header(lines: TextIO, word: str) -> None:
             "the dump again"
         )
         raise FormatError(message)
+    return rest.split()[1:]
+
+
+def _refuse_other(words: list[str], word: str, *, everywhere: bool) -> None:
+    """Refuse a dump of one namespace where all are compared, and one of all where one is."""
+    if everywhere and blocks.ALL_NAMESPACES not in words:
+        message = (
+            f"{word}: is a dump of one namespace, and all are compared: make the dump again with "
+            "--all-namespaces, or compare one namespace"
+        )
+        raise ArgumentError(message)
+    if not everywhere and blocks.ALL_NAMESPACES in words:
+        message = (
+            f"{word}: is a dump of all namespaces, and one is compared: give --all-namespaces, and "
+            "no --namespace"
+        )
+        raise ArgumentError(message)
 
 
 def _field(text: str) -> tuple[str, str]:
@@ -222,13 +270,13 @@ def _entry(head: str, fields: Fields) -> Entry:
         raise ValueError(f"{head[:40]!r} is no head of a block")
     total = {name: text for name, text in fields.items() if name in (blocks.SUM, blocks.ERROR)}
     names = tuple(path[1:].split("/")) if path != "/" else ()
-    return Entry(names, kind, fields, functools.partial(dict, total))
+    return Entry(names, kind, fields, total, dict)
 
 
-def has_sums(side: Side) -> bool:
-    """Whether sums of values are to be had; of stdin that is not known before it is read."""
-    if side.group is not None or side.place is None:
-        return True
+def is_said(what: str, side: Side) -> bool:
+    """Whether the first line of a dump's file says something; a pipe is not read for that."""
+    if side.group is not None or side.place is None or not side.place.is_file():
+        return False
     with side.text() as lines, contextlib.suppress(ValueError):
-        return blocks.NO_VALUES not in lines.readline().split()
-    return True
+        return what in lines.readline().split()
+    return False

@@ -10,6 +10,7 @@ stands there still, and the other name is gone.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
 import re
@@ -23,6 +24,7 @@ from engram.formats.registry import formats, writable
 from engram.formats.report import Entry, ExportReport, Progress
 from engram.formats.select import Selection
 from engram.formats.source import READ_ERRORS
+from engram.formats.target import NamedFormat, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from engram.formats.gather import Exported
     from engram.formats.select import Patterns, Slices
-    from engram.formats.target import Item, Problem, Tree, WritableFormat
+    from engram.formats.target import Item, Problem, WritableFormat
 
 _SHOWN = 5
 _ERRNO = re.compile(r"errno = (\d+)")
@@ -138,28 +140,60 @@ def _fit(
     ------
     FormatError
         Nothing may be left out, or it is the whole that cannot be held.
+    ArgumentError
+        The target's suffix is that of another kind of file.
 
     """
     left_out: list[Problem] = []
     # What is left may have other problems: a dimension may have had its length from what is gone.
-    while problems := written_in.problems(tree, kind):
-        before = len(tree.items), sum(len(item.attrs) for item in tree.items)
+    while True:
+        _check_suffix(tree, target, written_in, kind)
+        problems = written_in.problems(tree, kind)
+        if not problems:
+            return left_out
+        before = _size(tree)
         if lossy:
             _drop(tree, problems)
-        if before == (len(tree.items), sum(len(item.attrs) for item in tree.items)):
-            raise FormatError(_refusal(target, kind, problems))
+        if before == _size(tree):
+            helps = not lossy and _fits_in_part(tree, target, written_in, kind)
+            raise FormatError(_refusal(target, kind, problems, lossy_helps=helps))
         left_out += problems
-    return left_out
 
 
-def _refusal(target: Path, kind: str, problems: list[Problem]) -> str:
-    """Say what the format cannot hold, each by name."""
+def _check_suffix(tree: Tree, target: Path, written_in: WritableFormat, kind: str) -> None:
+    """Refuse a suffix that stands for another kind of file than what is to be written."""
+    if isinstance(written_in, NamedFormat):
+        why = written_in.misnamed(tree, target.name, kind)
+        if why is not None:
+            message = f"{target}: {why}"
+            raise ArgumentError(message)
+
+
+def _size(tree: Tree) -> tuple[int, int]:
+    """Return how many groups, arrays and attributes there are."""
+    return len(tree.items), sum(len(item.attrs) for item in tree.items)
+
+
+def _fits_in_part(tree: Tree, target: Path, written_in: WritableFormat, kind: str) -> bool:
+    """Whether the format can hold what is left without what it cannot hold."""
+    items: list[Item] = [dataclasses.replace(item, attrs=dict(item.attrs)) for item in tree.items]
+    try:
+        _fit(Tree(items, tree.name), target, written_in, kind, lossy=True)
+    except (ArgumentError, FormatError):
+        return False
+    return True
+
+
+def _refusal(target: Path, kind: str, problems: list[Problem], *, lossy_helps: bool) -> str:
+    """Say what the format cannot hold, each by name, and what can be done."""
     shown = "; ".join(str(p) for p in problems[:_SHOWN])
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    remedy = "export a part, or mend these: leaving them out is not enough"
+    if lossy_helps:
+        remedy = "export a part (select), or pass lossy=True to leave these out"
     return (
         f"{target}: {kind} cannot hold {len(problems)} of what is to be exported: {shown}{more}. "
-        "Nothing was written. Choose another format, export a part (select), or pass lossy=True "
-        "to leave these out"
+        f"Nothing was written. Choose another format, {remedy}"
     )
 
 

@@ -229,3 +229,23 @@ class WritableFormat(Format, Protocol):
 
         """
         ...
+
+
+@runtime_checkable
+class NamedFormat(WritableFormat, Protocol):
+    """A format of several kinds of files, whose suffixes say which kind a file is."""
+
+    def misnamed(self, tree: Tree, name: str, kind: str) -> str | None:
+        """Say why a file of this name would be taken for another kind; None if it would not be.
+
+        Parameters
+        ----------
+        tree
+            What is to be written; there may be problems with it.
+        name
+            The file's name.
+        kind
+            One of `kinds`.
+
+        """
+        ...

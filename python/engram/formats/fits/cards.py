@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from astropy.io import fits
 
+from engram import nested
 from engram.formats.fits.header import CARD_BYTES, COMMENTARY, STRUCTURE
 
 if TYPE_CHECKING:
@@ -102,6 +103,12 @@ def plain(value: Any) -> Plain:
         raise ValueError(message)
     if isinstance(value, bool | int | float | complex | str):
         return value
+    if isinstance(value, np.ndarray | np.void) and nested.is_tree(value.dtype):
+        message = (
+            "is a tree of dicts and lists, and a card holds one text or number: set an attribute "
+            "for each value in it"
+        )
+        raise ValueError(message)
     kind = "an array" if isinstance(value, np.ndarray) else f"of type {type(value).__name__}"
     message = f"is {kind}, and a card holds one text or number"
     raise ValueError(message)

@@ -19,7 +19,7 @@ import numpy as np
 from cfgrib import dataset
 
 from engram.formats.grib.grid import Scan
-from engram.formats.grib.messages import GRID, PACKING, SINGLE
+from engram.formats.grib.messages import GRID, SINGLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,6 @@ _ENCODE = ("parameter", "time", "geography", "vertical")
 _LEVEL = "level"
 _UNKNOWN = ("undef", "unknown")
 _EMPTY_AT_MOST = 0.75
-_SINGLE_BITS = 24
-_IEEE, _IEEE_DOUBLE = "grid_ieee", 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +184,7 @@ def _parting(index: Any, cube: Cube) -> str:
 
 def _cube(index: Any) -> Cube:
     """Return the hypercube that all messages of an index make."""
-    dtype = np.dtype("f8" if _is_exact(*(index[key] for key in PACKING)) else "f4")
-    _, variable, coords = dataset.build_variable_components(
-        index, _ENCODE, errors="ignore", values_dtype=dtype
-    )
+    _, variable, coords = dataset.build_variable_components(index, _ENCODE, errors="ignore")
     attrs = variable.attributes
     named = [attrs.get("GRIB_cfVarName"), attrs.get("GRIB_shortName")]
     names = [str(name) for name in named if name is not None and name not in _UNKNOWN]
@@ -202,12 +197,6 @@ def _cube(index: Any) -> Cube:
     scan = Scan.of(first, attrs, variable.data.shape[-variable.data.geo_ndim :])
     doubt = None if scan.is_usual else _rescan(scan, first, coords, attrs)
     return Cube(name, variable, coords, common, scan, doubt)
-
-
-def _is_exact(bits: list[Any], packings: list[Any], precisions: list[Any]) -> bool:
-    """Whether some messages are packed more exactly than float32 is."""
-    most = max((b for b in bits if isinstance(b, int)), default=0)
-    return most > _SINGLE_BITS or (_IEEE in packings and _IEEE_DOUBLE in precisions)
 
 
 def _rescan(scan: Scan, first: Any, coords: dict[str, Any], attrs: dict[str, Any]) -> str | None:

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from engram.formats.source import Source
 
-PACKING = ("bitsPerValue", "packingType", "precision")
-"""The keys that say how exact a message's values are."""
-
 SINGLE = (
     *dataset.GLOBAL_ATTRIBUTES_KEYS,
     *("discipline", "parameterCategory", "parameterNumber"),  # of edition 2
@@ -39,7 +36,7 @@ def index(source: Source) -> Any:
     """
     frames.check(source)
     stream = messages.FileStream(str(source.path.absolute()), errors="raise")
-    keys = sorted({*dataset.INDEX_KEYS, "time", "step", *PACKING, *SINGLE, GRID})
+    keys = sorted({*dataset.INDEX_KEYS, "time", "step", *SINGLE, GRID})
     with reading(source):
         return messages.FileIndex.from_fieldset_and_iteritems(
             stream, stream.items(), keys, cfmessage.COMPUTED_KEYS

@@ -1,8 +1,8 @@
 """GRIB through cfgrib and eccodes: messages become variables over coordinates, as cfgrib has them.
 
-Values are decoded: GRIB's packing has no raw form that could be computed with. They are float32,
-or float64 where the file has more than 24 bits of each; missing ones are NaN. A message's values
-are in memory while they are copied, and no others.
+Values are decoded: GRIB's packing has no raw form that could be computed with. They are float32
+where that holds every value of a variable exactly, else float64; missing ones are NaN. A message's
+values are in memory while they are copied, and no others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from cfgrib import dataset
 
 from engram.formats.blocks import index as view_of
-from engram.formats.grib import cubes, keep, messages
+from engram.formats.grib import cubes, keep, messages, width
 from engram.formats.names import name_problem
 from engram.formats.source import ArrayNode, GroupNode, Source
 
@@ -76,7 +76,9 @@ class GRIBSource(Source):
             own = {k: v for k, v in cube.common.items() if k not in common}
             cube.variable.attributes.update(own)
             read = functools.partial(self._read, cube)
-            self._add(at, name, cube.variable, data.shape, data.dtype, chunks, read, cube)
+            with messages.reading(self):
+                dtype = width.dtype_of(self._fields, cube.messages.values())
+            self._add(at, name, cube.variable, data.shape, dtype, chunks, read, cube)
             path = f"{at}/{name}".strip("/")
             if cube.absent:
                 places = cube.absent + len(cube.messages)
@@ -133,8 +135,7 @@ class GRIBSource(Source):
             with messages.reading(self):
                 values = np.asarray(self._fields.get_field(placed[place])["values"])
             values = np.where(values == data.missing_value, np.nan, values)
-            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, as in cfgrib
-                out[at] = cube.scan.arranged(values)[inner]
+            out[at] = cube.scan.arranged(values)[inner]
 
 
 def _copy(data: Array) -> Any:

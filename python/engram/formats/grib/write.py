@@ -2,8 +2,9 @@
 
 A message is what its array has kept of it (`keep`), with the array's values, packed as they were.
 It is decoded before it is written: where packing would change a value, the message's values are
-IEEE's numbers instead. So nothing is lost. Nothing else can go out: names and attributes of other
-arrays do not say what GRIB needs.
+IEEE's numbers instead. They are so from the start where a value is larger than packing can say:
+eccodes would complain on stderr, or end the process. So nothing is lost. Nothing else can go out:
+names and attributes of other arrays do not say what GRIB needs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _MISSING = 1e30
+_IEEE = "grid_ieee"
+_DECIMAL = "decimalScaleFactor"
+_MOST, _DECIMAL_MOST = 2.0**127, 300
+"""The largest number that values are packed relative to, rounded down, and powers of 10 of it."""
+
 _LACKS = (
     "it did not come from GRIB, and lacks what a message says: the parameter, the grid, the level, "
     "the time and the centre"
@@ -36,7 +42,11 @@ _LACKS = (
 
 def problems(tree: Tree) -> list[Problem]:
     """Return what no message has come in for, and what has been changed that messages say."""
-    return [problem for item in tree.items for problem in _problems(item)]
+    found = [problem for item in tree.items for problem in _problems(item)]
+    if not found and all("values" in item.origin for item in tree.arrays):  # these are coordinates
+        why = f"there is nothing that came from GRIB: {_LACKS}"
+        found.append(Problem("", "messages", why))
+    return found
 
 
 def _problems(item: Item) -> Iterator[Problem]:
@@ -64,7 +74,7 @@ def _changed(item: ArrayItem) -> str | None:
         same = item.origin["values"] == keep.sum_of(item.load())
         return None if same else "a coordinate that was changed, or cut: the messages say it"
     found = keep.messages(item.origin.get(keep.WORD))
-    if found is None:
+    if found is None or not found[0]:
         return "its messages are packed in a way that can be read alone"
     kept, scan = found
     outer = item.shape[: len(item.shape) - len(scan.shape)]
@@ -94,9 +104,6 @@ def write_tree(tree: Tree, path: Path, tell: Tell) -> str:
             n for n, root in enumerate(roots) if f"{item.path}/".startswith(f"{root}/".lstrip("/"))
         ]
         found += [((max(above, default=-1), m.order), item, m, kept[1]) for m in kept[0]]
-    if not found:
-        lacking = f"/{tree.name}: there is nothing that came from GRIB: {_LACKS}"
-        raise FormatError(lacking)
     found.sort(key=lambda each: each[0])
     widened: set[str] = set()
     with path.open("wb") as file:
@@ -108,7 +115,8 @@ def write_tree(tree: Tree, path: Path, tell: Tell) -> str:
             tell(item.path, values.nbytes)
             if not packed and item.path not in widened:
                 widened.add(item.path)
-                tree.note(item.path, "values", "as IEEE's numbers, since packing would round them")
+                why = "as IEEE's numbers, since packing cannot hold them exactly"
+                tree.note(item.path, "values", why)
     return "GRIB"
 
 
@@ -131,8 +139,8 @@ def _message(item: ArrayItem, message: Kept, values: Array) -> tuple[bytes, bool
 
     """
     kind, bits = message.packing
-    ieee = ("grid_ieee", 1 if values.dtype.itemsize == 4 else 2)  # noqa: PLR2004 - float32
-    for packing, keys in ((kind, {"bitsPerValue": bits}), (ieee[0], {"precision": ieee[1]})):
+    precision = 1 if values.dtype.itemsize == 4 else 2  # noqa: PLR2004 - float32
+    for packing, keys in ((kind, {"bitsPerValue": bits}), (_IEEE, {"precision": precision})):
         content = _packed(message, packing, keys, values)
         if content is not None:
             return content, packing == kind
@@ -147,6 +155,8 @@ def _packed(message: Kept, packing: str, keys: dict[str, int], values: Array) ->
     try:
         if eccodes.codes_get(handle, "packingType") != packing:
             eccodes.codes_set(handle, "packingType", packing)
+        if packing != _IEEE and not _has_room(handle, values):
+            return None
         for key, value in keys.items():
             eccodes.codes_set(handle, key, value)
         if missing.any():
@@ -161,6 +171,15 @@ def _packed(message: Kept, packing: str, keys: dict[str, int], values: Array) ->
         return None
     finally:
         eccodes.codes_release(handle)
+
+
+def _has_room(handle: Any, values: Array) -> bool:
+    """Whether values are not too large to be packed. If they are, eccodes may end the process."""
+    decimal = 0
+    if eccodes.codes_is_defined(handle, _DECIMAL):
+        decimal = min(max(0, eccodes.codes_get(handle, _DECIMAL)), _DECIMAL_MOST)
+    most = float(np.fmax.reduce(np.abs(values), initial=0.0))
+    return most <= _MOST / 10.0**decimal
 
 
 def _is_read_as(content: bytes, section: str, values: Array) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from h5py import h5d, h5ds, h5i, h5t
 
-from engram.formats import text
+from engram.formats import text, trees
 from engram.formats.blocks import region_shape
 from engram.formats.hdf5 import facts, slabs
 from engram.formats.hdf5 import types as h5types
@@ -88,6 +88,8 @@ def attributes(
             values[name], exact = _text(value)
             if not exact:
                 source.note(path, f"attribute {name}", text.NOT_UTF8)
+    for name in trees.restore(values):
+        types.pop(name, None)
     return values, types
 
 

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from h5py import h5d, h5ds, h5f, h5fd, h5g, h5o, h5p, h5s, h5t
 
+from engram.formats import trees
 from engram.formats.hdf5 import alike
 from engram.formats.hdf5.build import build, problem
 from engram.formats.hdf5.join import rejoined
 from engram.formats.hdf5.outfile import OutFile
 from engram.formats.hdf5.scales import NO_VARIABLE, as_hdf5, dimension, import_root, scales
 from engram.formats.hdf5.storage import track
+from engram.formats.hdf5.trees import stored
 from engram.formats.hdf5.values import DatasetWriter, write_attribute
 from engram.formats.target import ArrayItem, GroupItem, Problem
 
@@ -66,6 +68,10 @@ def _attribute_problem(item: Item, name: str, value: Any) -> str | None:
     is_scale = "scale" in item.origin
     if isinstance(item, ArrayItem) and name in (_RESERVED | _SCALE if is_scale else _RESERVED):
         return "HDF5 itself uses this name, for dimension scales"
+    if trees.is_taken(name, item.attrs):
+        return trees.TAKEN
+    if trees.is_tree(value):
+        return None
     if isinstance(value, str):
         return "it has a NUL, which ends a string in HDF5" if "\0" in value else None
     values = np.asarray(value)
@@ -110,10 +116,17 @@ def write(tree: Tree, path: Path, tell: Tell) -> None:
 def _needs_dense(tree: Tree) -> bool:
     """Whether an attribute is too large for the oldest format."""
     return any(
-        np.asarray(value).nbytes > _DENSE_BYTES
+        _nbytes(np.asarray(value)) > _DENSE_BYTES
         for item in tree.items
         for value in item.attrs.values()
     )
+
+
+def _nbytes(value: np.ndarray[Any, Any]) -> int:
+    """Return the bytes of an attribute: its value's, and those of its type if that has fields."""
+    if value.dtype.names is None or problem(value.dtype) is not None:
+        return value.nbytes
+    return value.nbytes + len(build(value.dtype).encode())
 
 
 def _create(root: GroupItem, out: OutFile, *, latest: bool) -> h5f.FileID:
@@ -274,10 +287,12 @@ class _Writer:
     def _attributes(self, owner: h5g.GroupID | h5d.DatasetID, item: Item) -> None:
         """Write an object's attributes."""
         told = item.origin.get("attributes")
-        for name, value in item.attrs.items():
+        attrs, as_trees = stored(item.attrs)
+        for name, value in attrs.items():
             words = told.get(name) if isinstance(told, dict) else None
             words = words if isinstance(words, dict) else {}
             other = write_attribute(owner, name, value, words, self._typed)
+            other = as_trees.get(name, other)
             if other is not None:
                 self._tree.note(item.path, f"attribute {name}", other)
 

@@ -7,11 +7,12 @@ file cannot hold. Both writers follow it: `write` for classic files, `write4` fo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engram.formats import trees
 from engram.formats.netcdf import attributes
 from engram.formats.netcdf.attributes import Attribute, attribute_of
 from engram.formats.netcdf.dimensions import Dimension, Dimensions
@@ -202,8 +203,12 @@ class Plan:
         kept = item.origin.get("attributes")
         facts: dict[str, Any] = kept if isinstance(kept, dict) else {}
         found: list[Attribute] = []
+        forms: dict[str, Any] = {}
         for name, value in (more | item.attrs).items():
-            made = self._attribute(item, name, _like(value, item, form), facts.get(name))
+            if trees.is_tree(value):
+                made = self._tree(item, name, value, forms)
+            else:
+                made = self._attribute(item, name, _like(value, item, form), facts.get(name))
             if name in more and name in item.attrs:
                 made = f"it would hide that the values are stored in another way ({name})"
             if isinstance(made, str):
@@ -212,7 +217,19 @@ class Plan:
             if made.note is not None:
                 self.notes.append((item.path, f"attribute {name}", made.note))
             found.append(made)
+        if forms:
+            mark = trees.mark_of(forms).encode()
+            found.append(Attribute(trees.MARK, attributes.TEXT, mark, {}))
         return found
+
+    def _tree(self, item: Item, name: str, value: Any, forms: dict[str, Any]) -> Attribute | str:
+        """Return a tree as an attribute of JSON text, or why it has no place; add it to `forms`."""
+        text, types = trees.text_of(value)
+        made = self._attribute(item, name, text, None)
+        if isinstance(made, str):
+            return made
+        forms[name] = types
+        return replace(made, note=trees.AS_TEXT)
 
     def _attribute(self, item: Item, name: str, value: Any, facts: Any) -> Attribute | str:
         """Return an attribute, or why it has no place."""
@@ -222,6 +239,8 @@ class Plan:
             return why
         if name in RESERVED and self.kind.is_hdf5:
             return "netCDF-4 keeps this name for itself"
+        if trees.is_taken(name, item.attrs):
+            return trees.TAKEN
         dtype = np.asarray(value).dtype
         if dtype.names is not None and not came_so:
             why = record_problem(dtype) or unopened(dtype)

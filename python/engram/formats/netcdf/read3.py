@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engram.formats import text
+from engram.formats import text, trees
 from engram.formats.blocks import BLOCK_BYTES, region_shape
 from engram.formats.names import name_problem
 from engram.formats.netcdf import classic
@@ -110,6 +110,8 @@ class ClassicSource(Source):
             values[name], exact = text.text_value(content)
             if not exact:
                 self.note(path, f"attribute {name}", text.NOT_UTF8)
+        for name in trees.restore(values):
+            types.pop(name, None)
         return values, types
 
     def _read(self, variable: Variable, shape: tuple[int, ...], out: Array, region: Region) -> None:

@@ -173,7 +173,8 @@ class NetCDF4Source(Source):
             message = f"{self.path}: /{path} cannot be read: {error}. The file is damaged"
             raise FormatError(message) from error
         for name, value in values.items():
-            values[name] = self._as_netcdf(path, name, value, types)
+            if not isinstance(value, dict | list):  # a tree
+                values[name] = self._as_netcdf(path, name, value, types)
         return values, types
 
     def _as_netcdf(self, path: str, name: str, value: Any, types: dict[str, Any]) -> Any:

@@ -24,6 +24,7 @@ from engram.formats import text
 from engram.formats.blocks import index, regions
 from engram.formats.hdf5.build import build, in_memory
 from engram.formats.hdf5.outfile import OutFile
+from engram.formats.hdf5.trees import stored
 from engram.formats.hdf5.values import DatasetWriter, write_attribute
 from engram.formats.netcdf import attributes, storage
 from engram.formats.netcdf.forms import HIDDEN, STRINGS
@@ -146,9 +147,11 @@ class _Writer:
         for why in writer.notes:
             tree.note(item.path, "array", why)
         types = item.origin.get("attributes")
-        for name, value in item.attrs.items():
+        attrs, as_trees = stored(item.attrs)
+        for name, value in attrs.items():
             words = types.get(name) if isinstance(types, dict) else None
             note = write_attribute(made, name, value, words or {}, build)
+            note = as_trees.get(name, note)
             if note is not None:
                 tree.note(item.path, f"attribute {name}", note)
         h5o.link(made, place, variable.name.encode())

@@ -44,6 +44,12 @@ class Plot3DFormat:
 
         return read.open_plot3d(path)
 
+    def misnamed(self, tree: Tree, name: str, kind: str) -> str | None:
+        """Say why the suffix of a name is that of another kind of file."""
+        from engram.formats.plot3d import write  # noqa: PLC0415 - as above
+
+        return write.misnamed(tree, name, kind)
+
     def problems(self, tree: Tree, kind: str) -> list[Problem]:
         """Return what a file of this kind has no place for, and what it lacks."""
         from engram.formats.plot3d import write  # noqa: PLC0415 - as above

@@ -39,6 +39,9 @@ SUFFIXES = {
     SOLUTION: (".q",),
     FUNCTION: (".f", ".fun"),
 }
+ANY_KIND = ".p3d"
+"""The suffix that says nothing of the kind."""
+
 BLOCKS_MOST = 1 << 20
 FUNCTIONS_MOST = 1 << 20
 INT_BYTES = 4

@@ -20,6 +20,7 @@ import numpy as np
 from engram.formats.blocks import index, regions
 from engram.formats.plot3d import layout as layouts
 from engram.formats.plot3d.layout import (
+    ANY_KIND,
     ASCII,
     CONDITIONS,
     FORTRAN,
@@ -108,6 +109,23 @@ def planned(tree: Tree, kind: str) -> Plan:
     if encoding == STREAM and not plan.problems:
         _check_first(plan, plan.layout)
     return plan
+
+
+def misnamed(tree: Tree, name: str, kind: str) -> str | None:
+    """Say that a file's suffix stands for another kind than it would be; None if it does not.
+
+    An import believes the suffix of a stream, and of text: it would take the file for another, or
+    refuse it.
+    """
+    other = layouts.kind_of(name)
+    file = _asked(tree, kind)[0]
+    if file is None and tree.arrays:
+        file = _told(_blocks(tree, Plan()))
+    if other is None or file is None or file == other:
+        return None
+    suffix = name[name.rindex(".") :]
+    ends = f"{', '.join(layouts.SUFFIXES[file])} or {ANY_KIND}"
+    return f"would be a {file}, and {suffix} is the suffix of a {other}: end its name with {ends}"
 
 
 def _asked(tree: Tree, kind: str) -> tuple[str | None, str, int]:

@@ -4,6 +4,7 @@ A text, a truth, a number, and a list of such as an array: these have a like her
 int64 (uint64 above it) and float64. What has none (null, objects, lists of several kinds, integers
 beyond 64 bits) stands here as its JSON text. Wherever the value here would not be written as the
 very JSON that was read, that JSON is kept in `origin`, and counts as long as the value is the same.
+Objects and lists that an export of Engram's has marked are the trees that they were (`trees`).
 
 Fill values follow xarray's convention for Zarr's third version: ``_FillValue`` has the array's
 dtype, and a float is written as the base64 of its eight bytes.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engram import nested
+from engram.formats import trees
 from engram.formats.text import string_dtype
 
 if TYPE_CHECKING:
@@ -51,10 +53,13 @@ def read(
     The values; what `origin` must keep; and the names of those that stand here as JSON text.
 
     """
-    values: Attributes = {}
+    values = trees.of_document(document)
+    marked = {*values, trees.MARK} if values else set()
     kept: dict[str, Any] = {}
     as_text = []
     for name, found in document.items():
+        if name in marked:
+            continue
         value = fill_value(found, dtype) if name == FILL and dtype is not None else None
         if value is None:
             value = value_of(found)
@@ -90,6 +95,9 @@ def write(
     document: dict[str, Any] = {}
     changed = []
     for name, value in attrs.items():
+        if _is_tree(value):
+            document[name] = json_of(value)
+            continue
         known = kept.get(name) if isinstance(kept, dict) else None
         if isinstance(known, dict) and "json" in known:
             again = read({name: known["json"]}, dtype)[0][name]
@@ -134,9 +142,9 @@ def json_of(value: Any) -> Any:
         It has none.
 
     """
+    if _is_tree(value):
+        return trees.as_json(value if isinstance(value, dict | list) else nested.decode(value))[0]
     found = np.asarray(value)
-    if nested.is_tree(found.dtype):
-        return _tree(nested.decode(found))
     if found.dtype.kind == "S":
         return np.strings.decode(found, "utf-8").tolist()
     is_long = found.dtype.kind == "f" and found.dtype.itemsize > _FLOAT_BYTES
@@ -146,13 +154,19 @@ def json_of(value: Any) -> Any:
     return found.tolist()
 
 
-def _tree(value: Any) -> Any:
-    """Return the JSON of a tree, or of what is in it."""
-    if isinstance(value, dict):
-        return {key: _tree(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_tree(item) for item in value]
-    return value if value is None or isinstance(value, int) else json_of(value)
+def _is_tree(value: Any) -> bool:
+    """Whether a value is a tree, as it is in a pool or as Python has it."""
+    return isinstance(value, dict | list) or trees.is_tree(value)
+
+
+def marks(attrs: Attributes) -> dict[str, Any]:
+    """Return the attribute, as JSON, that tells which others are trees; nothing if none is."""
+    forms = {
+        name: trees.as_json(nested.decode(value))[1]
+        for name, value in attrs.items()
+        if trees.is_tree(value)
+    }
+    return {trees.MARK: forms} if forms else {}
 
 
 def fill_value(found: Any, dtype: np.dtype[Any]) -> Any:

@@ -30,6 +30,7 @@ from engram.formats.blocks import block_shape, index, regions
 from engram.formats.origin import SPLIT
 from engram.formats.source import READ_ERRORS
 from engram.formats.target import ArrayItem, GroupItem, Problem
+from engram.formats.trees import TAKEN, is_taken
 from engram.formats.zarr import attributes, documents, second
 from engram.formats.zarr.folder import Folder
 from engram.plain import printable
@@ -72,6 +73,9 @@ def _problems(item: Item) -> Iterator[Problem]:
             yield Problem(item.path, f"dtype {dtype}", str(error))
             return
     for attribute, value in item.attrs.items():
+        if is_taken(attribute, item.attrs):
+            yield Problem(item.path, f"attribute {attribute}", TAKEN, attribute)
+            continue
         try:
             attributes.write({attribute: value}, item.origin.get("attributes"), dtype)
         except ValueError as error:
@@ -139,7 +143,7 @@ def _attributes(tree: Tree, item: Item, dtype: np.dtype[Any] | None) -> Document
     document, changed = attributes.write(item.attrs, item.origin.get("attributes"), dtype)
     if changed:
         tree.note(item.path, f"attributes {', '.join(changed)}", "in JSON they have no dtype")
-    return document
+    return document | attributes.marks(item.attrs)
 
 
 def _put(place: Path, document: Document) -> None:
