@@ -177,6 +177,18 @@ def test_what_cannot_be_set_is_refused_and_changes_nothing(
     assert run("attr", path, "log").out == ""
 
 
+def test_no_command_is_proposed_that_would_store_a_part_of_a_value(home: Path) -> None:
+    path = example(home)
+    text = "[see above] " + "x" * 100
+    told = run("attr", path, "log", f"note={text}").err
+    assert f"cannot be '{text[:60]}...'" in told
+    assert 'note="' not in told
+    assert "as text in double quotes" in told
+    quoted = f'"{text}"'
+    assert run("attr", path, "log", f"note={quoted}").code == 0
+    assert run("attr", path, "log").out == f"note = str {quoted}\n"
+
+
 def test_what_is_read_only_is_listed_and_not_changed(home: Path) -> None:
     path = example(home)
     run("protect", path, "run-17")

@@ -11,6 +11,7 @@ import pytest
 
 import engram
 from engram.cli import blocks
+from engram.namespace import Namespaces
 from shell import COMMAND, example, piped, run
 from support import spoil
 
@@ -224,6 +225,59 @@ def test_one_namespace_is_not_compared_with_all(home: Path) -> None:
         told = run("diff", *map(str, words))
         assert (told.code, told.out, told.err.count("\n")) == (TROUBLE, "", 1)
         assert said in told.err
+
+
+def test_members_that_are_left_out_are_not_taken_for_equal(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = example(home)
+    (home / "elsewhere").mkdir()
+    other = example(home / "elsewhere")
+    with engram.open(other) as pool:
+        pool.namespaces["icesat"]["inside"][0] = 5
+        pool.namespaces["icesat"]["more"] = 1
+    whole = home / "whole.txt"
+    run("dump", one, "--all-namespaces", "-o", whole)
+    real = Namespaces.__getitem__
+
+    def opened(spaces: Namespaces, name: str) -> engram.Namespace:
+        if name == "icesat":
+            raise engram.AccessError("not here")
+        return real(spaces, name)
+
+    monkeypatch.setattr(Namespaces, "__getitem__", opened)
+    code, out, err = run("diff", one, other, "--all-namespaces")
+    assert (code, out.count("\n")) == (TROUBLE, 1)
+    assert out.startswith("unreadable  /icesat  in A and B: its members are left out")
+    assert "the members of 1 namespace are left out" in err
+    closed = home / "closed.txt"
+    assert run("dump", other, "--all-namespaces", "-o", closed).code == 0
+    for a, b, where in ((one, closed, "A and B"), (closed, closed, "A and B"), (whole, one, "B")):
+        code, out, _ = run("diff", a, b, "--all-namespaces")
+        assert (code, out.count("\n")) == (TROUBLE, 1)
+        assert out.startswith(f"unreadable  /icesat  in {where}: its members are left out")
+    (told,) = json.loads(run("diff", whole, closed, "--json").out)
+    assert (told["change"], told["path"], told["what"]) == ("unreadable", "/icesat", "members")
+    assert told["old"] is None
+
+
+@pytest.mark.parametrize("words", [[], ["--all-namespaces"]])
+def test_a_dump_without_sums_compares_no_values_out_of_a_pipe_either(
+    home: Path, words: list[str]
+) -> None:
+    path = example(home)
+    bare = run("dump", path, "--no-values", *words).out.encode()
+    for sides in (["-", path], [path, "-"]):
+        ended = piped("diff", *sides, *words, stdin=bare)
+        assert (ended.returncode, ended.stdout) == (0, b"")
+        assert b"- has no sums of values: values are not compared" in ended.stderr
+    ended = piped("diff", "-", path, stdin=bare)  # it says itself that it is of all
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    (home / "bare.txt").write_bytes(bare)
+    script = f'{" ".join(COMMAND)} diff <(cat "$1") "$2"'
+    command = ["bash", "-c", script, "bash", str(home / "bare.txt"), str(path)]
+    told = subprocess.run(command, check=False, capture_output=True)
+    assert (told.returncode, told.stdout) == (0, b"")
 
 
 def test_groups_of_one_pool_are_compared(home: Path) -> None:

@@ -14,8 +14,9 @@ import pytest
 
 import active_models
 import engram
-from engram.cli import apart, blocks
+from engram.cli import apart, blocks, damage
 from engram.namespace import Namespaces
+from engram.verifying import Report
 from pool_files import sparse
 from shell import COMMAND, example, piped, run
 from support import spoil
@@ -506,6 +507,152 @@ def test_what_is_raised_apart_is_raised_here() -> None:
     for line in apart.lines_of(endless):
         assert line == ["on"]
         break  # the child ends, whatever it has to say
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (ValueError("no such kind"), engram.EngramError, "ValueError: no such kind"),
+        (SystemError("invalid character"), engram.EngramError, "SystemError: invalid character"),
+        (FileNotFoundError(2, "is gone", "a\udcff"), FileNotFoundError, "is gone"),
+        (PermissionError("not yours"), OSError, "^not yours$"),
+        (BrokenPipeError(), engram.EngramError, "ended with exit code 1 before all was told"),
+        (SystemExit(3), engram.EngramError, "ended with exit code 1 before all was told"),
+    ],
+)
+def test_whatever_ends_the_work_apart_is_raised_here(
+    error: BaseException, kind: type[Exception], said: str
+) -> None:
+    def work(say: apart.Say) -> None:
+        say("one")
+        raise error
+
+    found = []
+    with pytest.raises(kind, match=said) as raised:
+        for line in apart.lines_of(work):
+            found.append(line)  # noqa: PERF402 - what came before the error is kept
+    assert found == [["one"]]
+    if isinstance(raised.value, FileNotFoundError):
+        assert (raised.value.errno, raised.value.filename) == (2, "a\udcff")
+
+
+def test_a_child_that_ends_too_soon_has_not_done_its_work() -> None:
+    def killed(say: apart.Say) -> None:
+        say("one")
+        os.kill(os.getpid(), 9)
+
+    def gone(say: apart.Say) -> None:
+        say("one")
+        os._exit(0)
+
+    assert [*apart.lines_of(killed)] == [["one"], [apart.DIED, "SIGKILL"]]
+    with pytest.raises(engram.EngramError, match="exit code 0 before all was told"):
+        assert [*apart.lines_of(gone)]
+
+
+@pytest.mark.parametrize("error", [ValueError("what"), OSError(5, "what"), SystemError("what")])
+def test_an_error_that_nobody_expects_cuts_no_dump_off_in_silence(
+    home: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    path = example(home)
+
+    def failing(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(engram.Group, "__iter__", failing)
+    code, out, err = run("dump", path)
+    assert (code, err.count("\n")) == (engram.EngramError.exit_code, 1)
+    assert "what" in err
+    assert "# end" not in out
+    code, out, err = run("diff", path, path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "what" in err
+
+
+def test_what_no_value_can_be_made_of_costs_its_member_alone(home: Path) -> None:
+    path = home / "pool"
+    raw = b"\xff\xff\xff\x7f\1\0\0\0"  # a character beyond all that there are
+    with engram.create(path, size="64 MiB") as pool:
+        bad = np.frombuffer(raw, [("u", "<U1"), ("n", "<i4")])[0]
+        pool.create_group("g").attrs["bad"] = bad
+        pool["g/inside"], pool["h"] = 1, 2
+    code, out, err = run("dump", path)
+    found = blocks_of(out)
+    assert code == _CORRUPT
+    assert "SystemError: " in found["unreadable /g"]["error"]
+    assert [*found] == ["group /", "unreadable /g", "array /g/inside", "array /h"]
+    assert "/g;" in err
+    code, out, _ = run("diff", path, path)
+    assert (code, out.count("\n")) == (2, 1)
+    assert out.startswith("unreadable  /g  in A and B: ")
+
+
+def _spoilt(path: Path, before: int = 0) -> Path:
+    """Make a pool with a damaged table, and damaged objects whose names are quoted.
+
+    So many objects lie before them, and are deleted.
+    """
+    pa = pytest.importorskip("pyarrow")
+    with engram.create(path, size="64 MiB", checksums=True) as pool:
+        rows = np.arange(50_000)
+        for n in range(before):
+            pool[f"else/{n}"] = np.full(5000, -7.0)
+        pool.create_table("g/tab", pa.table({"x": rows * 0.5, "y": rows}))
+        pool.create_table("g/whole", pa.table({"x": rows * 13}))
+        pool['quote"d\\\n'] = np.arange(30_000, dtype="u4")
+        pool.create_array('"chunks', data=rows.astype("u4") * 3, chunks=1000)
+        if before:
+            del pool["else"]
+    spoil(path, (np.arange(7000, 7010) * 0.5).tobytes())
+    spoil(path, np.arange(7000, 7010, dtype="u4").tobytes())
+    spoil(path, (np.arange(9000, 9010, dtype="u4") * 3).tobytes())
+    return path
+
+
+def test_the_damaged_column_of_a_table_is_told(home: Path) -> None:
+    path = _spoilt(home / "pool")
+    code, out, err = run("dump", path, "g")
+    found = blocks_of(out)
+    assert (code, "1 member of" in err) == (_CORRUPT, True)
+    assert "sha256" not in found["table /tab"]
+    what = "x: the value of 400000 bytes is damaged: its bytes are not those of its checksum"
+    assert found["table /tab"]["error"] == f'"{what}"'
+    assert "sha256" in found["table /whole"]
+    code, out, _ = run("diff", f"{path}:g", f"{path}:g")
+    assert (code, out) == (2, f'unreadable  /tab  in A and B: "{what}"\n')
+    code, out, _ = run("diff", path, path, "--all-namespaces")
+    assert (code, out.count("unreadable ")) == (2, 3)
+
+
+def test_equal_damage_gives_equal_text(home: Path) -> None:
+    pools = _spoilt(home / "one"), _spoilt(home / "other", before=3)
+    texts = [run("dump", path).out for path in pools]
+    assert texts[0] == texts[1]
+    assert texts[0].count("  error ") == 3
+    assert "object 0x" not in texts[0]
+    assert 'error "chunk [9]: the value of 4000 bytes is damaged' in texts[0]
+
+
+def test_what_verify_may_not_walk_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = f"default (private of user {os.geteuid() + 1})"
+    report = Report(
+        "/pool", {"objects": 1}, [], ["default (published)", others, "ice", "ice (published)"]
+    )
+    monkeypatch.setattr(engram, "verify", lambda _: report)
+
+    def noted(namespace: str | None) -> str:
+        assert damage.wrong_values("/pool", namespace) == {}
+        return capsys.readouterr().err
+
+    told = noted("default")
+    assert "/pool: you may not verify namespace default (published): checksums" in told
+    assert "namespace ice, ice (published):" in noted("ice")
+    assert "default (published), ice, ice (published):" in noted(None)
+    assert noted("else") == ""
+    report = Report("/pool", problems=["who read the catalog of /pool was killed"])
+    assert "its checksums are not compared: who read the catalog" in noted("default")
 
 
 WRITER = """

@@ -124,10 +124,23 @@ def test_values_beyond_any_packing_go_out_without_a_word_on_stderr(
     report = engram.export_file(group, tmp_path / "y.grib")
     assert capfd.readouterr().err == ""
     assert [(e.path, e.what) for e in report.noted] == [("/t", "values")]
-    assert "cannot hold them exactly" in report.noted[0].why
+    assert "eccodes cannot pack them as they came" in report.noted[0].why
     again = pool.create_group("second")
     engram.import_file(tmp_path / "y.grib", again)
     assert np.array_equal(again["t"][...], group["t"][...], equal_nan=True)
+
+
+def test_what_eccodes_packs_otherwise_than_it_came_is_said_to_be_so(
+    pool: Any, tmp_path: Path
+) -> None:
+    kind = "grid_complex_spatial_differencing"
+    path = write(tmp_path / "x.grib", message(PL, field(0), packingType=kind, bitsPerValue=16))
+    engram.import_file(path, pool)
+    report = engram.export_file(pool, tmp_path / "y.grib")
+    assert [e.why for e in report.noted] == [
+        "as IEEE's numbers, since eccodes cannot pack them as they came without a change"
+    ]
+    assert decoded(tmp_path / "y.grib") == decoded(path)
 
 
 def test_values_that_scaling_makes_too_large_do_not_end_the_process(

@@ -6,6 +6,7 @@ import datetime as dt
 import enum
 import json
 import math
+import tracemalloc
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import engram
-from engram import _engram, attr
+from engram import _engram, attr, nested
 from engram.formats import trees
 from engram.zarr import view
 from shell import run
@@ -482,6 +483,144 @@ def test_a_mark_that_fits_nothing_marks_nothing(
         made.attrs[trees.MARK] = mark
     assert again(pool, tmp_path / "a.h5")["a"] == 1.5
     assert pool["again/T"].attrs[trees.MARK] == mark
+
+
+def marked(pool: engram.Pool, path: Path, told: Any, mark: Any) -> engram.Array:
+    """Import an array whose attribute `a` is told by a mark, both JSON, of a file of this name."""
+    if path.suffix == ".zarr":
+        made = zarr.create_array(path, shape=(3,), dtype="f8")
+        made.attrs.update({"a": told, trees.MARK: mark})
+    else:
+        with h5py.File(path, "w", libver="latest") as file:
+            made = file.create_dataset("T", data=np.arange(3.0), track_order=True)
+            made.attrs["a"], made.attrs[trees.MARK] = json.dumps(told), json.dumps(mark)
+    engram.import_file(path, pool.create_group(path.suffix[1:]))
+    (found,) = pool[path.suffix[1:]].values()
+    assert isinstance(found, engram.Array)
+    return found
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+@pytest.mark.parametrize(
+    ("told", "types"),
+    [
+        (["q"] * 5, ["U400000000", [5]]),
+        (["q"] * 5, ["S400000000", [5]]),
+        (["q"] * 5, ["(100000,1000)U4", [5]]),
+        (["q"] * 5, ["U16000000", [1]]),
+        ("q", ["U16777217", []]),
+        ("", ["<U1", ["ab", 10**9], "base64"]),
+        ("", ["S0", [10**9], "base64"]),
+        ("", ["V0", [10**9], "base64"]),
+    ],
+    ids=str,
+)
+def test_a_mark_takes_no_more_memory_than_attributes_have(
+    pool: engram.Pool, tmp_path: Path, suffix: str, told: Any, types: Any
+) -> None:
+    tracemalloc.start()
+    try:
+        array = marked(pool, tmp_path / f"a{suffix}", {"x": told}, {"a": {"x": types}})
+        assert tracemalloc.get_traced_memory()[1] < 40 << 20
+    finally:
+        tracemalloc.stop()
+    assert array.attrs["a"] == {"x": told}
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+def test_many_marked_arrays_take_no_more_memory_than_one(
+    pool: engram.Pool, tmp_path: Path, suffix: str
+) -> None:
+    told = {f"k{n}": "q" for n in range(100)}
+    mark = {"a": {key: ["U5000000", []] for key in told}}
+    tracemalloc.start()
+    try:
+        array = marked(pool, tmp_path / f"a{suffix}", told, mark)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 29
+    finally:
+        tracemalloc.stop()
+    assert array.attrs["a"] == told
+
+
+def test_a_mark_of_long_words_makes_no_titles_of_them() -> None:
+    dtype = np.dtype([("a", "i4")])
+    for said in (["x" * 100, ["int"]], ["dict", ["x" * 100]]):
+        with pytest.raises(ValueError, match="no dict or list"):
+            nested.titled(dtype, said)
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+@pytest.mark.parametrize(
+    ("told", "types"),
+    [
+        ("////fw==", ["<U1", [], "base64"]),
+        ("f////w==", [">U1", [1], "base64"]),
+        ("AQAAAP///38=", ["[('n', '<i4'), ('t', '<U1')]", [], "base64"]),
+    ],
+    ids=str,
+)
+def test_bytes_that_are_no_characters_are_no_text(
+    pool: engram.Pool, tmp_path: Path, suffix: str, told: str, types: Any
+) -> None:
+    array = marked(pool, tmp_path / f"a{suffix}", {"x": told}, {"a": {"x": types}})
+    assert array.attrs["a"] == {"x": told}
+
+
+def test_a_structure_of_what_are_no_characters_is_no_tree(
+    pool: engram.Pool, tmp_path: Path
+) -> None:
+    written(pool, tmp_path / "a.h5", {"text": "y", "n": 1})
+    content = (tmp_path / "a.h5").read_bytes()
+    value = b"y\0\0\0" + (1).to_bytes(8, "little")
+    assert content.count(value) == 1
+    (tmp_path / "a.h5").write_bytes(content.replace(value, b"\xff\xff\xff\x7f" + value[4:]))
+    assert not isinstance(again(pool, tmp_path / "a.h5"), dict)
+    assert trees.MARK in pool["again/T"].attrs
+
+
+def test_text_of_half_a_pair_comes_back_as_any(pool: engram.Pool, tmp_path: Path) -> None:
+    tree = {"row": np.array(["\ud800", "b"]), "n": 1}
+    for name in ("a.h5", "a.nc", "a.zarr"):
+        written(pool, tmp_path / name, tree)
+        assert alike(again(pool, tmp_path / name), tree), name
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"\ud800": 1},
+        {"x": {"x" * 70_000: 1}},
+        {f"k{n}": {f"m{m}": m for m in range(300)} for n in range(10)},
+    ],
+    ids=["no UTF-8", "a long key", "a long dtype"],
+)
+def test_a_marked_tree_that_no_pool_holds_stays_as_the_file_says(
+    pool: engram.Pool, tmp_path: Path, suffix: str, told: Any
+) -> None:
+    array = marked(pool, tmp_path / f"a{suffix}", told, {"a": {}})
+    assert json.loads(array.attrs["a"]) == told
+    assert json.loads(array.attrs[trees.MARK]) == {"a": {}}
+
+
+def test_a_mark_that_names_itself_stays(pool: engram.Pool, tmp_path: Path) -> None:
+    for name in ("a.h5", "a.zarr"):
+        array = marked(pool, tmp_path / name, "text", {trees.MARK: {}})
+        assert json.loads(array.attrs[trees.MARK]) == {trees.MARK: {}}
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.zarr"])
+@pytest.mark.parametrize("kind", [str, np.array], ids=["str", "array"])
+def test_text_that_would_come_back_as_a_tree_is_told_or_stays(
+    pool: engram.Pool, tmp_path: Path, name: str, kind: Any
+) -> None:
+    attrs = {"solver": kind('{"x": 1}'), trees.MARK: kind('{"solver": {}}')}
+    pool.create_array("T", data=np.arange(3.0), attrs=attrs)
+    if name != "a.zarr":
+        with pytest.raises(engram.FormatError, match="what it would make trees of"):
+            engram.export_file(pool, tmp_path / name)
+    engram.export_file(pool, tmp_path / name, lossy=True)
+    assert str(again(pool, tmp_path / name)) == '{"x": 1}'
 
 
 @pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.zarr"])

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 NBYTES = 64 << 20
 NAME = "big"
 WARM_UP = 4
+PAGE_WORK: dict[str, Callable[[Values], object]] = {
+    "sum": lambda values: values.sum(),
+    "fill": lambda values: values.fill(2.0),
+}
 
 
 def large() -> Values:
@@ -161,7 +165,7 @@ def adding_up(store: Peer) -> Callable[[], float]:
 
 
 def pages(setting: Setting) -> Iterator[Line]:
-    """Add up 64 MiB of a tmpfs file, on small pages and on huge ones; and make these of those.
+    """Add up and fill 64 MiB of a tmpfs file, on small pages and huge ones; make these of those.
 
     What that costs is what a store would have to earn back that did so when an array is first
     viewed.
@@ -170,16 +174,16 @@ def pages(setting: Setting) -> Iterator[Line]:
     alone = private(values)
     small, huge = (Pages(setting.folder / name, values) for name in _folders(setting))
     is_huge = huge.make_huge()
-    contestants = [
-        Contestant("private array", lambda: timed(alone.sum)),
-        Contestant("small pages", lambda: timed(small.values.sum)),
-    ]
-    bounds = [Bound("small pages", "private array", "show")]
+    arrays = {"private array": alone, "small pages": small.values}
     if is_huge:
-        contestants.append(Contestant("huge pages", lambda: timed(huge.values.sum)))
-        bounds.append(Bound("huge pages", "private array", "show"))
-    line = Line("sum of 64 MiB in memory, by its pages", "ms", bounds)
-    yield measure(line, contestants, 3 * setting.rounds)
+        arrays["huge pages"] = huge.values
+    for title, work in PAGE_WORK.items():
+        turns = [
+            Contestant(name, partial(timed, partial(work, each))) for name, each in arrays.items()
+        ]
+        bounds = [Bound(name, "private array", "show") for name in list(arrays)[1:]]
+        line = Line(f"{title} of 64 MiB in memory, by its pages", "ms", bounds)
+        yield measure(line, turns, 3 * setting.rounds)
     small.remove()
     huge.remove()
     if is_huge:

@@ -55,6 +55,9 @@ _KINDS = frozenset(
 )
 """What the title of a field may say that it is."""
 
+_CONTAINERS = frozenset(["dict", "list"])
+"""What the title of a field may say that it is in."""
+
 _Node = tuple[str, NDArray[Any]]
 """What a value is, as a title says it, and the value."""
 
@@ -121,6 +124,9 @@ def titled(dtype: np.dtype[Any], said: list[Any]) -> np.dtype[Any]:
     fields: Mapping[str, Any] = dtype.fields or {}
     each = list(zip(names, inner, strict=True))
     words = [kind if isinstance(kind, str) else "tree" for kind in inner]
+    if container not in _CONTAINERS or not _KINDS.issuperset(words):
+        message = f"{container!r:.60} is no dict or list, or has what no title says"
+        raise ValueError(message)
     return np.dtype(
         {
             "names": list(names),
@@ -304,7 +310,7 @@ def _said(dtype: np.dtype[Any], name: str) -> tuple[str, str]:
     title = found[2] if len(found) > 2 else ""  # noqa: PLR2004 - dtype, offset, title
     words = str(title).removeprefix(MARK).split(" ")
     is_ours = str(title).startswith(MARK) and len(words) == 3  # noqa: PLR2004 - in what, what, where
-    if not is_ours or words[0] not in {"dict", "list"} or words[1] not in _KINDS:
+    if not is_ours or words[0] not in _CONTAINERS or words[1] not in _KINDS:
         return "", ""
     return words[0], words[1]
 

@@ -36,7 +36,10 @@ def lines_of(work: Callable[[Say], None]) -> Iterator[list[Any]]:
     Raises
     ------
     EngramError
-        What the work has raised.
+        What the work has raised, if it is one; of any other error its type and text; or that the
+        child has ended without a word before its work was done.
+    OSError
+        What the work has raised, if it is one.
 
     """
     reader, writer = os.pipe()
@@ -45,7 +48,7 @@ def lines_of(work: Callable[[Say], None]) -> Iterator[list[Any]]:
         os.close(reader)
         _work(work, writer)
     os.close(writer)
-    ended = None
+    ended, is_done = None, False
     try:
         with os.fdopen(reader, encoding="utf-8") as pipe:
             for line in pipe:
@@ -54,7 +57,9 @@ def lines_of(work: Callable[[Say], None]) -> Iterator[list[Any]]:
                 words = json.loads(line)
                 if words[0] == _ERROR:
                     raise _error(*words[1:])
-                if words[0] != _DONE:
+                if words[0] == _DONE:
+                    is_done = True
+                else:
                     yield words
         _, ended = os.waitpid(child, 0)
     finally:
@@ -65,8 +70,14 @@ def lines_of(work: Callable[[Say], None]) -> Iterator[list[Any]]:
     code = os.waitstatus_to_exitcode(ended)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
-    if code < 0:
+    if code < 0 and not is_done:
         yield [DIED, signal.Signals(-code).name]
+    elif code != 0 or not is_done:
+        message = (
+            f"who read for this command ended with exit code {code} before all was told: run the "
+            "command again"
+        )
+        raise EngramError(message)
 
 
 def _work(work: Callable[[Say], None], writer: int) -> None:
@@ -88,8 +99,10 @@ def _work(work: Callable[[Say], None], writer: int) -> None:
                 with noting():
                     work(say)
                 say(_DONE)
-            except EngramError as error:
-                say(_ERROR, type(error).__name__, str(error))
+            except BrokenPipeError:
+                raise
+            except Exception as error:  # noqa: BLE001 - it is raised again where it can be told
+                say(_ERROR, *_as_words(error))
         code = 0
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -99,7 +112,28 @@ def _work(work: Callable[[Say], None], writer: int) -> None:
         os._exit(code)
 
 
-def _error(kind: str, message: str) -> EngramError:
+def _as_words(error: Exception) -> list[Any]:
+    """Return what an error is made of again by `_error`."""
+    if isinstance(error, EngramError):
+        return [type(error).__name__, str(error)]
+    if isinstance(error, OSError):
+        named = error.filename if isinstance(error.filename, str | bytes | os.PathLike) else None
+        what = error.strerror or str(error)
+        return [OSError.__name__, what, error.errno, None if named is None else os.fsdecode(named)]
+    message = f"who read for this command failed: {in_full(error)}; `engram verify` tells of damage"
+    return [EngramError.__name__, message]
+
+
+def _error(
+    kind: str, message: str, errno: int | None = None, named: str | None = None
+) -> Exception:
     """Return an error as it was raised."""
+    if kind == OSError.__name__:
+        return OSError(message) if errno is None else OSError(errno, message, named)
     found: type[EngramError] = getattr(errors, kind, EngramError)
     return found(message)
+
+
+def in_full(error: Exception) -> str:
+    """Return the type and the text of an error that is none of Engram's."""
+    return f"{type(error).__name__}: {error}"

@@ -171,12 +171,15 @@ def _refuse_ill_formed(key: str, text: str, error: Exception) -> None:
     wrong = str(error)
     if isinstance(error, json_text.JSONDecodeError):
         wrong = f"{error.msg} at character {error.pos + 1}"
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    as_text = shlex.quote(f"{literals.word(key)}={literals.quoted(shown)}")
+    is_cut = len(text) > _SHOWN
+    shown = f"{text[:_SHOWN]}..." if is_cut else text
+    as_text = 'in double quotes, each double quote in it as \\" and each backslash as \\\\'
+    if not is_cut:
+        as_text = f"with {shlex.quote(f'{literals.word(key)}={literals.quoted(text)}')}"
     message = (
         f"attribute {key!r} cannot be {shown!r}: it begins as {what} of JSON does, and "
         f"is none ({wrong}): write it as JSON, in single quotes, which keep the shell from taking "
-        f"its double quotes away; or set it as text with {as_text}"
+        f"its double quotes away; or set it as text {as_text}"
     )
     raise ArgumentError(message)
 

@@ -52,6 +52,9 @@ ALL_NAMESPACES = "all-namespaces"
 ERROR = "error"
 """The field that stands where something could not be read: in place of the sum, or of all."""
 
+MEMBERS = "members"
+"""The field of a namespace that may not be entered: its members are left out."""
+
 UNREADABLE = "unreadable"
 """The kind of a member that could not be read at all."""
 

@@ -12,9 +12,9 @@ from engram.cli import apart, blocks, completion, damage, terminal, walk
 from engram.cli.app import JsonOption, NamespaceOption, app, examples
 from engram.cli.everywhere import AllNamespacesOption, one_or_all
 from engram.cli.literals import word
-from engram.cli.sides import Asked, Side, is_said, side_of
+from engram.cli.sides import Asked, Side, side_of
 from engram.cli.terminal import counted
-from engram.errors import ArgumentError, CorruptError, EngramError
+from engram.errors import AccessError, ArgumentError, CorruptError, EngramError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +33,7 @@ ADDED, REMOVED, CHANGED, UNREADABLE = "added", "removed", "changed", "unreadable
 _VALUES = "values"
 _AT_ONCE = 64
 """So many differences are told at once."""
+_LEFT_OUT = "its members are left out: you may not enter it"
 _DIGITS = 12
 """So many digits of a sum are shown to people."""
 
@@ -83,13 +84,8 @@ def diff(
     """
     try:
         one = one_or_all(namespace, everywhere=all_namespaces)
-        found, broken = _told(a, b, Asked(one, not no_values), json=json)
-        if broken:
-            what = counted(broken, "member")
-            message = (
-                f"{what} could not be read, and may differ: `engram verify` tells what is damaged"
-            )
-            raise CorruptError(message)
+        found, broken, left_out = _told(a, b, Asked(one, not no_values), json=json)
+        _refuse_untold(broken, left_out)
     except BrokenPipeError:
         raise
     except (EngramError, OSError) as error:
@@ -98,41 +94,67 @@ def diff(
         raise typer.Exit(DIFFERENT)
 
 
-def _told(a: str, b: str, asked: Asked, *, json: bool) -> tuple[int, int]:
-    """Print the differences, and return how many they are, and how many of damage."""
+def _refuse_untold(broken: int, left_out: int) -> None:
+    """Refuse to say that all has been compared where it has not."""
+    closed = (
+        f"the members of {counted(left_out, 'namespace')} are left out, and may differ: compare "
+        "as a user who may enter it"
+    )
+    if broken:
+        more = f"; {closed}" if left_out else ""
+        message = (
+            f"{counted(broken, 'member')} could not be read, and may differ: `engram verify` "
+            f"tells what is damaged{more}"
+        )
+        raise CorruptError(message)
+    if left_out:
+        raise AccessError(closed)
+
+
+def _told(a: str, b: str, asked: Asked, *, json: bool) -> tuple[int, int, int]:
+    """Print the differences, and return how many they are, of damage, and of what is left out."""
     sides = side_of(a), side_of(b)
     if a == b == "-":
         message = "A and B are both stdin: give one of them as a file or a pool"
         raise ArgumentError(message)
-    told = _as_dumps_have_it(asked, sides)
-    found = broken = 0
-    for tag, *words in apart.lines_of(lambda say: _compare(*sides, told, say)):
-        if tag == apart.DIED:
-            message = (
-                f"who read {a} and {b} was killed by {words[0]}: `engram verify` tells what is "
-                "damaged"
-            )
-            raise CorruptError(message)
-        each = Difference(*words)
+    found = 0
+    untold = {blocks.UNREADABLE: 0, blocks.MEMBERS: 0}
+    for each in _compared_apart(sides, asked):
         if json:
             sys.stdout.write(",\n" if found else "[\n")
             terminal.print_json(each._asdict(), indent=None)
         else:
             sys.stdout.write(f"{_line(each)}\n")
         found += 1
-        broken += each.change == UNREADABLE
+        if each.change == UNREADABLE:
+            is_left_out = each.what == blocks.MEMBERS
+            untold[blocks.MEMBERS if is_left_out else blocks.UNREADABLE] += 1
     if json:
         sys.stdout.write("]\n" if found else "[]\n")
-    return found, broken
+    return found, untold[blocks.UNREADABLE], untold[blocks.MEMBERS]
+
+
+def _compared_apart(sides: tuple[Side, Side], asked: Asked) -> Iterator[Difference]:
+    """Yield the differences that a child finds."""
+    with sides[0].opened() as a, sides[1].opened() as b:
+        told = _as_dumps_have_it(asked, (a, b))
+        for tag, *words in apart.lines_of(lambda say: _compare(a, b, told, say)):
+            if tag == apart.DIED:
+                message = (
+                    f"who read {a.word} and {b.word} was killed by {words[0]}: `engram verify` "
+                    "tells what is damaged"
+                )
+                raise CorruptError(message)
+            yield Difference(*words)
 
 
 def _as_dumps_have_it(asked: Asked, sides: tuple[Side, Side]) -> Asked:
-    """Return what is compared where files of dumps have no sums, or are of all namespaces."""
+    """Return what is compared where dumps have no sums, or are of all namespaces."""
     for side in sides:
-        if asked.values and is_said(blocks.NO_VALUES, side):
+        if asked.values and blocks.NO_VALUES in side.says:
             asked = asked._replace(values=False)
             terminal.note(f"{side.word} has no sums of values: values are not compared")
-        if asked.namespace == "default" and is_said(blocks.ALL_NAMESPACES, side):
+        if asked.namespace == "default" and blocks.ALL_NAMESPACES in side.says:
             asked = asked._replace(namespace=None)
     return asked
 
@@ -162,7 +184,13 @@ def _compare(a: Side, b: Side, asked: Asked, say: Say) -> None:
     """Say each difference: in a child."""
     number = 0
     wrong = functools.cache(damage.wrong_values)  # two groups of a pool need one look
+    closed: tuple[str, ...] | None = None
     for old, new in _paired(a.entries(asked, wrong), b.entries(asked, wrong)):
+        there = [each for each in (old, new) if each is not None]
+        path = there[0].path
+        if closed is not None and path[: len(closed)] == closed:
+            continue  # what only one of them may tell is no difference
+        closed = path if any(map(_is_closed, there)) else None
         for each in _differences(old, new, values=asked.values):
             number += 1
             say("difference", *each, later=number % _AT_ONCE != 0)
@@ -194,8 +222,16 @@ def _differences(old: Entry | None, new: Entry | None, *, values: bool) -> Itera
         yield from _of_one(path, old, new)
     else:
         yield from _of_both(path, old, new)
+    if any(map(_is_closed, there)):
+        texts = [_LEFT_OUT if _is_closed(each) else None for each in (old, new)]
+        yield Difference(UNREADABLE, path, blocks.MEMBERS, *texts)
     if values:
         yield from _of_values(path, old, new)
+
+
+def _is_closed(entry: Entry | None) -> bool:
+    """Whether it is a namespace of which the members are left out."""
+    return entry is not None and entry.kind == blocks.NAMESPACE and blocks.MEMBERS in entry.fields
 
 
 def _lost(entry: Entry | None) -> str | None:
@@ -218,14 +254,16 @@ def _of_both(path: str, old: Entry, new: Entry) -> Iterator[Difference]:
     if old.kind != new.kind:
         yield Difference(CHANGED, path, "kind", old.kind, new.kind)
     was, now = _compared(old.fields), _compared(new.fields)
-    for name in sorted({*was, *now}, key=lambda name: (name.startswith(blocks.ATTRIBUTE), name)):
+    is_whole = not _is_closed(old) and not _is_closed(new)
+    names = {*was, *now} if is_whole else {*was} & {*now}
+    for name in sorted(names, key=lambda name: (name.startswith(blocks.ATTRIBUTE), name)):
         if was.get(name) != now.get(name):
             yield Difference(CHANGED, path, name, was.get(name), now.get(name))
 
 
 def _compared(fields: Fields) -> Fields:
     """Return the fields that are compared one by one."""
-    left_out = (*blocks.MORE, blocks.SUM, blocks.ERROR)
+    left_out = (*blocks.MORE, blocks.SUM, blocks.ERROR, blocks.MEMBERS)
     return {name: text for name, text in fields.items() if name not in left_out}
 
 

@@ -212,7 +212,8 @@ class _Reader:
 def _dump(asked: Asked, resume: walk.Resume | None, say: Say) -> None:
     """Say the block of each member: in a child."""
     with opened(asked.pool, asked.namespace or "default") as (handle, root):
-        wrong = damage.wrong_values(handle.path) if asked.values and handle.checksums else {}
+        is_checked = asked.values and handle.checksums
+        wrong = damage.wrong_values(handle.path, asked.namespace) if is_checked else {}
         below = None if asked.namespace is None else root
         wanted = walk.Wanted(
             asked.group,

@@ -94,7 +94,8 @@ def _found_below(pool: Pool, name: str, wanted: Wanted, resume: Resume | None) -
         raise
     except AccessError:
         terminal.note(f"{pool.path}: you may not enter namespace {name}: its members are left out")
-        yield walk.Found(here, None, blocks.NAMESPACE, about | {"members": "left out"}, [])
+        left_out = {blocks.MEMBERS: "left out"}
+        yield walk.Found(here, None, blocks.NAMESPACE, about | left_out, [])
         return
     except EngramError as error:
         yield walk.Found(here, None, blocks.UNREADABLE, walk.told(error), [])

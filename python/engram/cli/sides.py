@@ -62,25 +62,49 @@ class Side(NamedTuple):
     group: str | None
     """The group in the pool; None for a dump."""
 
+    lines: TextIO | None = None
+    """What follows the first line of a dump that is open."""
+
+    says: tuple[str, ...] = ()
+    """What the first line of a dump that is open says of it."""
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Side]:
+        """Give this side with its text open behind the first line, if it is a dump.
+
+        Raises
+        ------
+        FormatError
+            If it is no dump.
+
+        """
+        if self.group is not None:
+            yield self
+            return
+        with self._text() as lines:
+            yield self._replace(lines=lines, says=tuple(_read_header(lines, self.word)))
+
     def entries(
-        self, asked: Asked, wrong_values: Callable[[str], dict[int, str]]
+        self, asked: Asked, wrong_values: Callable[[str, str | None], dict[int, str]]
     ) -> Iterator[Entry]:
-        """Yield all entries; each is to be used before the next is asked for.
+        """Yield all entries; each is to be used before the next is asked for. A dump is open.
 
         `wrong_values` is asked what is damaged in a pool that has checksums, as `dump` does.
 
         Raises
         ------
         FormatError
-            If it is no dump, or not a whole one.
+            If it is a dump, and not a whole one.
         ArgumentError
             If all namespaces are asked for, and it is of one; or the other way round.
 
         """
-        if self.group is None or self.place is None:
-            with self.text() as lines:
-                yield from _read(lines, self.word, everywhere=asked.namespace is None)
+        if self.lines is not None:
+            _refuse_other(self.says, self.word, everywhere=asked.namespace is None)
+            yield from _read(self.lines, self.word)
             return
+        if self.group is None or self.place is None:
+            raise AssertionError("a dump is to be open")
         if asked.namespace is None and self.group:
             message = (
                 f"{self.word} is a group, and all namespaces are compared: give the pool, or "
@@ -89,14 +113,15 @@ class Side(NamedTuple):
             raise ArgumentError(message)
         wanted = walk.Wanted(self.group, more=False, at=lambda *_: None, again=lambda _: None)
         with opened(self.place, asked.namespace or "default") as (handle, root):
-            wrong = wrong_values(handle.path) if asked.values and handle.checksums else {}
+            is_checked = asked.values and handle.checksums
+            wrong = wrong_values(handle.path, asked.namespace) if is_checked else {}
             below = None if asked.namespace is None else root
             for found in found_in(handle, below, wanted):
                 known = damage.known(found, wrong)
                 yield Entry(found.path, found.kind, found.fields, known, found.total)
 
     @contextlib.contextmanager
-    def text(self) -> Iterator[TextIO]:
+    def _text(self) -> Iterator[TextIO]:
         """Open the file of a dump, or stdin."""
         if self.place is None:
             yield sys.stdin
@@ -142,9 +167,8 @@ def side_of(word: str) -> Side:
     return Side(word, path, "")  # opening it says what is there instead
 
 
-def _read(lines: TextIO, word: str, *, everywhere: bool) -> Iterator[Entry]:
-    """Yield the blocks of a dump: of all namespaces, or of one."""
-    _refuse_other(_read_header(lines, word), word, everywhere=everywhere)
+def _read(lines: TextIO, word: str) -> Iterator[Entry]:
+    """Yield the blocks of a dump that follow its first line."""
     numbered = _Numbered(lines)
     behind: tuple[bytes, ...] | None = None
     try:
@@ -232,7 +256,7 @@ def _read_header(lines: TextIO, word: str) -> list[str]:
     return rest.split()[1:]
 
 
-def _refuse_other(words: list[str], word: str, *, everywhere: bool) -> None:
+def _refuse_other(words: tuple[str, ...], word: str, *, everywhere: bool) -> None:
     """Refuse a dump of one namespace where all are compared, and one of all where one is."""
     if everywhere and blocks.ALL_NAMESPACES not in words:
         message = (
@@ -271,12 +295,3 @@ def _entry(head: str, fields: Fields) -> Entry:
     total = {name: text for name, text in fields.items() if name in (blocks.SUM, blocks.ERROR)}
     names = tuple(path[1:].split("/")) if path != "/" else ()
     return Entry(names, kind, fields, total, dict)
-
-
-def is_said(what: str, side: Side) -> bool:
-    """Whether the first line of a dump's file says something; a pipe is not read for that."""
-    if side.group is not None or side.place is None or not side.place.is_file():
-        return False
-    with side.text() as lines, contextlib.suppress(ValueError):
-        return what in lines.readline().split()
-    return False

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import engram
 from engram.cli import blocks, literals
+from engram.cli.apart import in_full
 from engram.errors import BusyError, EngramError, PoolFullError, PoolGoneError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Found(NamedTuple):
             return {blocks.SUM: blocks.sum_of(self.member)}
         except FATAL:
             raise
-        except EngramError as error:
+        except Exception as error:  # noqa: BLE001 - damage may look like anything to numpy
             self.troubles.append(str(error))
             return told(error)
 
@@ -85,16 +86,17 @@ class Wanted(NamedTuple):
 class _DamageError(Exception):
     """Something could not be read."""
 
-    def __init__(self, path: Path, error: EngramError, *, names: bool) -> None:
+    def __init__(self, path: Path, error: Exception, *, names: bool) -> None:
         super().__init__(str(error))
         self.path = path
         self.fields = told(error, names=names)
 
 
-def told(error: EngramError, *, names: bool = False) -> Fields:
-    """Return the field that says what was wrong."""
+def told(error: Exception, *, names: bool = False) -> Fields:
+    """Return the field that says what was wrong; of what is no error of Engram, its type, too."""
     what = "its further members could not be listed: " if names else ""
-    return {blocks.ERROR: literals.quoted(f"{what}{error}")}
+    text = str(error) if isinstance(error, EngramError) else in_full(error)
+    return {blocks.ERROR: literals.quoted(f"{what}{text}")}
 
 
 def shown(path: Path) -> str:
@@ -149,7 +151,7 @@ def _described(path: Path, member: Member, wanted: Wanted) -> Found:
         return Found(path, member, kind, fields, [])
     except FATAL:
         raise
-    except EngramError as error:
+    except Exception as error:  # noqa: BLE001 - damage may look like anything to numpy
         return Found(path, None, blocks.UNREADABLE, told(error), [str(error)])
 
 
@@ -208,7 +210,7 @@ def _member(group: Group, path: Path, at: At) -> Any:
         return group[path[-1]]
     except FATAL:
         raise
-    except EngramError as error:
+    except Exception as error:  # noqa: BLE001 - damage may look like anything
         raise _DamageError(path, error, names=False) from None
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engram import nested
+from engram import _engram, nested
 from engram.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -35,7 +35,18 @@ MARK = "engram_trees"
 """The attribute that tells which others are trees."""
 
 AS_TEXT = f"a tree, as JSON text, which the attribute {MARK} tells from other text"
-TAKEN = f"the attribute {MARK} stands beside trees, and is Engram's own: give yours another name"
+TAKEN = (
+    f"the attribute {MARK} stands beside trees, or beside what it would make trees of, and is "
+    "Engram's own: give yours another name"
+)
+
+ATTRS_BYTES_MAX = 64 << 20
+"""So many bytes the attributes of one object take at most: the engine's constant of this name."""
+
+_DTYPE_BYTES_MAX = 0xFFFF
+"""So many bytes the engine's description of an attribute's dtype takes at most."""
+
+_CODE_POINT_MAX = 0x10FFFF
 
 _MISFITS = (
     *(ValueError, TypeError, LookupError, ArithmeticError, SyntaxError, RecursionError),
@@ -51,9 +62,23 @@ def is_tree(value: Any) -> bool:
     return isinstance(value, np.ndarray) and nested.is_tree(value.dtype)
 
 
-def is_taken(name: str, attrs: Attributes) -> bool:
+def is_beside_trees(name: str, attrs: Attributes) -> bool:
     """Whether an attribute has the name of the mark, where there is to be one."""
     return name == MARK and any(is_tree(value) for value in attrs.values())
+
+
+def is_taken(name: str, attrs: Attributes) -> bool:
+    """Whether an attribute has the name of the mark, where there is to be one, or would be one.
+
+    It would be one if it told of others, as they are read from a file, that they are trees.
+    """
+    if name != MARK or is_beside_trees(name, attrs):
+        return name == MARK
+    read = {
+        other: value if isinstance(value, str | bytes) else np.asarray(value)
+        for other, value in attrs.items()
+    }
+    return bool(restore(read))
 
 
 def as_json(tree: Any) -> tuple[Any, Types]:
@@ -73,17 +98,17 @@ def as_json(tree: Any) -> tuple[Any, Types]:
     return tree, {}
 
 
-def of_json(found: Any, types: Any) -> Any:
-    """Return what `as_json` has made these of."""
+def of_json(found: Any, types: Any, room: _Room) -> Any:
+    """Return what `as_json` has made these of, but for arrays that there is no room for."""
     if isinstance(types, list):
         try:
-            return _typed(found, types)
+            return _typed(found, types, room)
         except _MISFITS:  # another program has changed it
             types = {}
     if isinstance(found, dict):
-        return {key: of_json(item, types.get(key, {})) for key, item in found.items()}
+        return {key: of_json(item, types.get(key, {}), room) for key, item in found.items()}
     if isinstance(found, list):
-        return [of_json(item, types.get(str(at), {})) for at, item in enumerate(found)]
+        return [of_json(item, types.get(str(at), {}), room) for at, item in enumerate(found)]
     return found
 
 
@@ -125,29 +150,66 @@ def of_document(document: dict[str, Any]) -> Attributes:
     return _trees(document, document.get(MARK), of_json)
 
 
-def _trees(values: Attributes, told: Any, read: Callable[[Any, Any], Any]) -> Attributes:
+def _trees(values: Attributes, told: Any, read: Callable[[Any, Any, _Room], Any]) -> Attributes:
     """Return those of some values that are trees."""
     found: Attributes = {}
+    room = _Room()
     for name, form in told.items() if isinstance(told, dict) else ():
+        if name == MARK:
+            continue
         try:
-            tree = read(values[name], form)
-            if isinstance(tree, dict | list) and nested.is_tree(nested.encode(name, tree).dtype):
+            tree = read(values[name], form, room)
+            if isinstance(tree, dict | list) and _is_held(nested.encode(name, tree)):
                 found[name] = tree
         except (*_MISFITS, AttributeError, ArgumentError):  # what a pool cannot hold is no tree
             continue
     return found
 
 
-def _of_file(value: Any, form: Any) -> Any:
+def _is_held(made: Array) -> bool:
+    """Whether what was made of a dict or a list is a tree that a pool can hold.
+
+    Raises
+    ------
+    ArgumentError
+        The engine does not know its dtype: a key is too long, or has no UTF-8.
+
+    """
+    if not nested.is_tree(made.dtype):
+        return False
+    described = len(_engram.dtype_bytes(made.dtype))
+    return described <= _DTYPE_BYTES_MAX and described + made.nbytes <= ATTRS_BYTES_MAX
+
+
+class _Room:
+    """So many bytes the arrays in an object's trees may still take: no pool holds more.
+
+    A file of a few bytes can tell of arrays of any size, whose text is all padding.
+    """
+
+    def __init__(self) -> None:
+        self._left = ATTRS_BYTES_MAX
+
+    def take(self, size: int) -> None:
+        """Take bytes before an array is made of them; ValueError if there are too few."""
+        if size > self._left:
+            message = f"an array of {size} bytes does not fit into attributes"
+            raise ValueError(message)
+        self._left -= size
+
+
+def _of_file(value: Any, form: Any, room: _Room) -> Any:
     """Return the tree that a structure, or text, is."""
     if isinstance(value, np.ndarray) and value.dtype.names is not None:
+        _check_text(value)
         return nested.decode(value.reshape(()).view(nested.titled(value.dtype, form)))
-    return of_json(_read(_text(value)), form)
+    return of_json(_read(_text(value)), form, room)
 
 
 def _text(value: Any) -> str:
     """Return an attribute of one text as `str`, as whichever kind of text it stands there."""
-    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "ST":
+    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "STU":
+        _check_text(value)
         value = value.reshape(-1)[0]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
@@ -169,7 +231,7 @@ def _of_array(array: Array) -> tuple[Any, Types]:
     listed = _listed(array)
     if listed is not None:
         try:
-            again = np.asarray(_typed(listed, types))
+            again = np.asarray(_typed(listed, types, _Room()))
         except _MISFITS:
             again = np.empty(0)
         if again.dtype == dtype and again.tobytes() == array.tobytes():
@@ -179,24 +241,67 @@ def _of_array(array: Array) -> tuple[Any, Types]:
     return base64.b64encode(clean.tobytes()).decode("ascii"), [*types, "base64"]
 
 
-def _typed(found: Any, types: list[Any]) -> Any:
+def _typed(found: Any, types: list[Any], room: _Room) -> Any:
     """Return a value of the type that a mark says."""
     if len(types) == 1:
         return _WORDS[types[0]](found)
     text, shape, *how = types
     dtype = _dtype_of(text)
-    if how:
-        raw = _raw(found)
-        if len(raw) != dtype.itemsize * math.prod(shape):
-            message = f"{len(raw)} bytes are no array of {dtype} and the shape {shape}"
-            raise ValueError(message)
-        array = np.ndarray(tuple(shape), dtype, raw).copy()
-    else:
-        array = _unlisted(found, dtype).reshape(shape)
-        if _listed(array) != found:
-            message = f"{found!r} is no array of {dtype}"
-            raise ValueError(message)
+    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        message = f"{shape!r} is no shape"
+        raise ValueError(message)
+    array = (_of_bytes if how else _of_lists)(found, dtype, shape, room)
     return array if array.ndim else array[()]
+
+
+def _of_bytes(found: str, dtype: np.dtype[Any], shape: list[int], room: _Room) -> Array:
+    """Return an array of its bytes in base64."""
+    raw = _raw(found)
+    if len(raw) != dtype.itemsize * math.prod(shape):
+        message = f"{len(raw)} bytes are no array of {dtype} and the shape {shape}"
+        raise ValueError(message)
+    room.take(len(raw))
+    array = np.ndarray(tuple(shape), dtype, raw).copy()
+    _check_text(array)
+    return array
+
+
+def _of_lists(found: Any, dtype: np.dtype[Any], shape: list[int], room: _Room) -> Array:
+    """Return an array of its lists."""
+    if _has_shape(found, shape):
+        room.take(dtype.itemsize * math.prod(shape))
+        array = _unlisted(found, dtype).reshape(shape)
+        listed = _listed(array)
+        if listed is not None and listed == found:
+            return array
+    message = f"{found!r:.60} is no array of {dtype} and the shape {shape}"
+    raise ValueError(message)
+
+
+def _has_shape(found: Any, shape: list[int]) -> bool:
+    """Whether lists within each other are of these lengths."""
+    if not shape:
+        return not isinstance(found, list | dict)
+    if not isinstance(found, list) or len(found) != shape[0]:
+        return False
+    if len(shape) == 1:
+        return {list, dict}.isdisjoint(map(type, found))
+    return all(_has_shape(item, shape[1:]) for item in found)
+
+
+def _check_text(array: Array) -> None:
+    """Raise ValueError if text of numpy's, in an array or its fields, has what is no character.
+
+    Python raises SystemError of some of it, and makes text of the rest that it cannot use.
+    """
+    for name in array.dtype.names or ():
+        _check_text(array[name])
+    if array.dtype.kind == "U" and array.dtype.itemsize:
+        order = array.dtype.byteorder
+        points = np.array(array, ndmin=1, order="C").view(np.dtype("u4").newbyteorder(order))
+        if points.size and points.max() > _CODE_POINT_MAX:
+            message = f"{int(points.max()):#x} is no character"
+            raise ValueError(message)
 
 
 def _raw(text: str) -> bytes:
@@ -211,17 +316,32 @@ _WORDS: dict[str, Callable[[Any], Any]] = {"bytes": _raw, "float": float, "compl
 def _listed(array: Array) -> Any:
     """Return an array as lists of what JSON has; None if there are none that tell all."""
     kind, size = array.dtype.kind, array.dtype.itemsize
-    if kind in "biumU":
+    if kind in "bium":
         return (array.astype("i8") if kind == "m" else array).tolist()
     if (kind == "f" and size <= _FLOAT_BYTES) or (kind == "c" and size <= _COMPLEX_BYTES):
         return _spelled(array.tolist())
-    if kind not in "MS":
-        return None
     try:
-        as_text = np.datetime_as_string(array) if kind == "M" else np.strings.decode(array, "utf-8")
-    except UnicodeDecodeError:
+        return _texts(array)
+    except UnicodeError:
         return None
-    return np.asarray(as_text).tolist()
+
+
+def _texts(array: Array) -> Any:
+    """Return lists of text; None if the array is none of text or of times.
+
+    Raises
+    ------
+    UnicodeError
+        It is no UTF-8, or has none.
+
+    """
+    kind = array.dtype.kind
+    if kind == "U":
+        np.strings.encode(array, "utf-8")
+        return array.tolist()
+    if kind == "S":
+        return np.asarray(np.strings.decode(array, "utf-8")).tolist()
+    return np.asarray(np.datetime_as_string(array)).tolist() if kind == "M" else None
 
 
 def _unlisted(found: Any, dtype: np.dtype[Any]) -> Array:
@@ -229,7 +349,9 @@ def _unlisted(found: Any, dtype: np.dtype[Any]) -> Array:
     if dtype.kind == "m":
         return np.array(found, "i8").astype(dtype)
     if dtype.kind == "S":
-        return np.asarray(np.strings.encode(np.array(found, "U"), "utf-8")).astype(dtype)
+        # No text has more characters than bytes; what is longer, and so cut, is found to differ.
+        as_text = np.array(found, f"U{dtype.itemsize}")
+        return np.asarray(np.strings.encode(as_text, "utf-8")).astype(dtype)
     return np.array(found, dtype)
 
 
@@ -249,7 +371,7 @@ def _spelled(found: Any) -> Any:
 def _dtype_of(text: str) -> np.dtype[Any]:
     """Return the dtype that a text tells of."""
     dtype: np.dtype[Any] = np.dtype(ast.literal_eval(text) if text[:1] in {"[", "{"} else text)
-    if dtype.hasobject:
-        message = f"{text} has Python's objects"
+    if dtype.hasobject or not dtype.itemsize:
+        message = f"{text} has Python's objects, or no bytes"
         raise ValueError(message)
     return dtype

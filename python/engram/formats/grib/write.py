@@ -34,6 +34,10 @@ _DECIMAL = "decimalScaleFactor"
 _MOST, _DECIMAL_MOST = 2.0**127, 300
 """The largest number that values are packed relative to, rounded down, and powers of 10 of it."""
 
+_WIDENED = "as IEEE's numbers, since eccodes cannot pack them as they came without a change"
+"""What is true of values that no packing holds, and of those that eccodes packs otherwise than the
+program that wrote them: with spatial differencing, the bits that a message tells are fewer."""
+
 _LACKS = (
     "it did not come from GRIB, and lacks what a message says: the parameter, the grid, the level, "
     "the time and the centre"
@@ -115,8 +119,7 @@ def write_tree(tree: Tree, path: Path, tell: Tell) -> str:
             tell(item.path, values.nbytes)
             if not packed and item.path not in widened:
                 widened.add(item.path)
-                why = "as IEEE's numbers, since packing cannot hold them exactly"
-                tree.note(item.path, "values", why)
+                tree.note(item.path, "values", _WIDENED)
     return "GRIB"
 
 

@@ -30,7 +30,7 @@ from engram.formats.blocks import block_shape, index, regions
 from engram.formats.origin import SPLIT
 from engram.formats.source import READ_ERRORS
 from engram.formats.target import ArrayItem, GroupItem, Problem
-from engram.formats.trees import TAKEN, is_taken
+from engram.formats.trees import TAKEN, is_beside_trees
 from engram.formats.zarr import attributes, documents, second
 from engram.formats.zarr.folder import Folder
 from engram.plain import printable
@@ -73,7 +73,7 @@ def _problems(item: Item) -> Iterator[Problem]:
             yield Problem(item.path, f"dtype {dtype}", str(error))
             return
     for attribute, value in item.attrs.items():
-        if is_taken(attribute, item.attrs):
+        if is_beside_trees(attribute, item.attrs):
             yield Problem(item.path, f"attribute {attribute}", TAKEN, attribute)
             continue
         try:
