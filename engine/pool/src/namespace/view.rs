@@ -46,14 +46,16 @@ pub(super) struct RealmsBeside {
 }
 
 impl RealmsBeside {
-    /// Whether this is the newest published version.
-    fn has(&self, realm: &Realm) -> bool {
-        self.published.as_ref().is_some_and(|newest| Arc::ptr_eq(newest.core(), realm.core()))
-    }
-
-    /// Whether this is the newest published version, or one of before that stays open.
-    fn holds(&self, realm: &Realm) -> bool {
-        self.has(realm) || self.outdated.iter().any(|known| Arc::ptr_eq(known.core(), realm.core()))
+    /// Keeps a version open that is not the newest, since look-ups may be at it. Returns those that
+    /// are too many.
+    fn keep_for_a_while(&mut self, version: Option<Realm>) -> Vec<Realm> {
+        let mut outdated = std::mem::take(&mut self.outdated);
+        let version = version.filter(|version| !outdated.iter().any(|known| known.is(version)));
+        version.into_iter().for_each(|version| outdated.insert(0, version));
+        outdated.retain(|known| self.published.as_ref().is_none_or(|newest| !newest.is(known)));
+        let gone = outdated.split_off(outdated.len().min(OUTDATED_MAX));
+        self.outdated = outdated;
+        gone
     }
 
     /// Whether this is the private realm.
@@ -189,22 +191,17 @@ pub(crate) fn look_for_realms(namespace: &Namespace) -> Result<()> {
     let alone = private.is_none() && published.is_none();
     let gone = between_forks(|| {
         let mut others = lock(&inner.beside);
-        if look < others.look {
+        let before = if look < others.look {
             // A look that began later has ended: it has seen all that this one has.
-            return published.filter(|found| !others.holds(found)).into_iter().collect();
-        }
-        others.look = look;
-        let before = std::mem::replace(&mut others.published, published);
-        others.private = private;
-        inner.alone.store(alone, Ordering::Relaxed);
-        // Whoever sees the count sees what was found at it: see `Namespace::seen`.
-        inner.looked_at.store(at, Ordering::Release);
-        match before.filter(|before| !others.has(before)) {
-            Some(before) => others.outdated.insert(0, before),
-            None => return Vec::new(),
-        }
-        let kept = others.outdated.len().min(OUTDATED_MAX);
-        others.outdated.split_off(kept)
+            published
+        } else {
+            (others.look, others.private) = (look, private);
+            inner.alone.store(alone, Ordering::Relaxed);
+            // Whoever sees the count sees what was found at it: see `Namespace::seen`.
+            inner.looked_at.store(at, Ordering::Release);
+            std::mem::replace(&mut others.published, published)
+        };
+        others.keep_for_a_while(before)
     });
     for realm in &gone {
         inner.pool.let_go(realm);
