@@ -271,6 +271,14 @@ SENTENCES = [
     ),
     of(
         SPEED,
+        "A view of 64 MiB, found by its path, is added up at {} x the speed of a private array. "
+        "Filling an array that was allocated in the pool runs at {} x the speed of filling a "
+        "private one.",
+        speed(SUM, "private array"),
+        speed(Work("latest", "allocate 64 MiB and fill it"), "private array"),
+    ),
+    of(
+        SPEED,
         "| find 64 MiB by name, and add them up | {} | {} | {} x |",
         clock(SUM, "h5py"),
         clock(SUM),
@@ -317,7 +325,8 @@ SENTENCES = [
     ),
     of(
         SPEED,
-        "Importing netCDF-4 files in one process takes {} x the time of only reading them.",
+        "Importing netCDF-4 files in one process takes {} x the time of only reading them (1.4 x was "
+        "asked for).",
         time(SMALL_FILES, "netCDF-4 alone"),
     ),
     of(

@@ -34,6 +34,7 @@ PAGES: dict[str, tuple[str, Callable[[dict[str, Any]], Blocks]]] = {
     "docs/evaluation-databases.md": ("databases", databases.blocks),
     "docs/evaluation-kernels.md": ("latest", kernels.blocks),
     "docs/evaluation-mpi.md": ("mpi", mpi.blocks),
+    "docs/evaluation-papers.md": ("papers", page.blocks),
     "docs/evaluation-stages.md": ("stage", page.blocks),
 }
 """The file of results that a page has its tables from, and what makes them of it."""

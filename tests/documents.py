@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import linecache
+import os
 import re
 import subprocess
 import sys
@@ -126,6 +127,11 @@ def main() -> None:
         else:
             printed.append(_shell(block, where))
     json.dump(printed, sys.stdout)
+    if "pyarrow" in sys.modules:
+        # Its I/O threads may be letting go of a Python file yet. A thread that wants the
+        # interpreter when that is ending ends the process (`std::terminate`).
+        sys.stdout.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":

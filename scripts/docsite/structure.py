@@ -64,6 +64,7 @@ BELOW: dict[str, list[str]] = {
     "speed": [
         "evaluation=Finding objects",
         "evaluation-databases",
+        "evaluation-papers",
         *(f"evaluation-{part}" for part in ("mpi", "active", "kernels", "stages", "cluster")),
     ],
 }
