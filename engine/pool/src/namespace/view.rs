@@ -50,8 +50,10 @@ impl RealmsBeside {
     /// are too many.
     fn keep_for_a_while(&mut self, version: Option<Realm>) -> Vec<Realm> {
         let mut outdated = std::mem::take(&mut self.outdated);
-        let version = version.filter(|version| !outdated.iter().any(|known| known.is(version)));
-        version.into_iter().for_each(|version| outdated.insert(0, version));
+        if let Some(version) = version.filter(|found| !outdated.iter().any(|known| known.is(found)))
+        {
+            outdated.insert(0, version);
+        }
         outdated.retain(|known| self.published.as_ref().is_none_or(|newest| !newest.is(known)));
         let gone = outdated.split_off(outdated.len().min(OUTDATED_MAX));
         self.outdated = outdated;
