@@ -61,6 +61,14 @@ struct GroupFacts<'a> {
     attrs: &'a [u8],
 }
 
+/// What a group itself has of a key.
+enum OwnAttr<'a> {
+    Nothing,
+    /// The key, and not the field of it that was asked for.
+    NoSuchField,
+    Value(Cells<'a>),
+}
+
 impl<'a> Groups<'a> {
     /// Makes an empty set, which knows no group yet.
     pub fn new(peek: Peek<'a>, root: Gid, cache: &'a GroupCache) -> Self {
@@ -192,9 +200,11 @@ impl<'a> Groups<'a> {
     ) -> Result<Option<Cells<'a>>> {
         let (mut at, mut steps) = (gid, 0);
         loop {
-            let own = self.own_attr(at, key, parts)?;
-            if own.is_some() || at == self.root {
-                return Ok(own.flatten());
+            match self.own_attr(at, key, parts)? {
+                OwnAttr::Value(cells) => return Ok(Some(cells)),
+                OwnAttr::NoSuchField => return Ok(None),
+                OwnAttr::Nothing if at == self.root => return Ok(None),
+                OwnAttr::Nothing => {}
             }
             at = self.known(at)?.parent;
             steps += 1;
@@ -202,13 +212,8 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// What a group itself has of a key; if it has that, what it has of a field of it.
-    fn own_attr(
-        &mut self,
-        gid: Gid,
-        key: KeyId,
-        parts: &[String],
-    ) -> Result<Option<Option<Cells<'a>>>> {
+    /// What a group itself has of a key, or of a field of it.
+    fn own_attr(&mut self, gid: Gid, key: KeyId, parts: &[String]) -> Result<OwnAttr<'a>> {
         let GroupFacts { at: realm, attrs, .. } = self.known(gid)?;
         let key = match self.beyond {
             Some(beyond) => beyond.key(realm, key)?,
@@ -217,13 +222,14 @@ impl<'a> Groups<'a> {
         for entry in attrs::entries(attrs) {
             let entry = entry?;
             if Some(entry.key) == key {
-                return match parts {
-                    [] => cells_of(&entry).map(Some).map(Some),
-                    parts => cells_of_part(&entry, parts).map(Some),
+                let cells = match parts {
+                    [] => Some(cells_of(&entry)?),
+                    parts => cells_of_part(&entry, parts)?,
                 };
+                return Ok(cells.map_or(OwnAttr::NoSuchField, OwnAttr::Value));
             }
         }
-        Ok(None)
+        Ok(OwnAttr::Nothing)
     }
 
     fn is_under(&mut self, gid: Gid, above: Gid) -> Result<bool> {
@@ -278,10 +284,15 @@ impl<'a> Groups<'a> {
         let (mut passing, mut above) = (Vec::new(), Vec::new());
         tree.walk(self.root, &mut |node, depth| {
             above.truncate(depth);
-            let own = if node.has_attrs { self.own_attr(node.gid, key, parts)? } else { None };
+            let own = if node.has_attrs {
+                self.own_attr(node.gid, key, parts)?
+            } else {
+                OwnAttr::Nothing
+            };
             let passes = match own {
-                Some(cells) => cells.is_some_and(|cells| leaf.predicate.cells(&cells)),
-                None => above.last().copied().unwrap_or(false),
+                OwnAttr::Value(cells) => leaf.predicate.cells(&cells),
+                OwnAttr::NoSuchField => false,
+                OwnAttr::Nothing => above.last().copied().unwrap_or(false),
             };
             if passes {
                 passing.push(node.gid);

@@ -557,7 +557,9 @@ fn a_snapshot_shows_the_commit_of_its_number() {
                 }
             }));
             ended.store(true, Ordering::Relaxed);
-            readers.into_iter().for_each(|reader| reader.join().expect("its own number"));
+            for reader in readers {
+                reader.join().expect("its own number");
+            }
             written.expect("commits");
         });
         assert!(catalog.env.readers_ever().expect("numbers") <= 8, "a slot for each thread");
