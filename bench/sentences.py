@@ -23,7 +23,9 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench/results"
 README, SPEED = "README.md", "docs/speed.md"
-FINDING, MPI, STAGES = (f"docs/evaluation{page}.md" for page in ("", "-mpi", "-stages"))
+FINDING, MPI, PAPERS, STAGES = (
+    f"docs/evaluation{page}.md" for page in ("", "-mpi", "-papers", "-stages")
+)
 LARGE = 10.0
 """From here on, no digit behind the point is told."""
 
@@ -120,6 +122,15 @@ class Sentence:
         return re.compile(figure.join(parts))
 
 
+ASKED_AT_SIZE = [
+    Work("papers", f"{name} of 8,964,879 objects, Rust ({hits} hits)")
+    for name, hits in zip(
+        ("Q1", "Q2", "Q3", "Q4", "Q5"), ("216", "2,167", "1", "216", "448,569"), strict=True
+    )
+]
+READ_AT_SIZE = [
+    Work("papers", f"Q{number} end to end of 8,964,879 objects, Python") for number in range(1, 6)
+]
 PUT = Work("latest", "put 64 MiB, space touched before")
 FRESH = Work("latest", "put 64 MiB, fresh space")
 SUM = Work("latest", "open by path, view, sum of 64 MiB")
@@ -334,6 +345,30 @@ SENTENCES = [
         "The first large array that a program puts into a pool takes {} x the time of the next in "
         "its place,",
         lambda: told(FRESH.of("engram") / PUT.of("engram")),
+    ),
+    # docs/evaluation-papers.md
+    of(
+        PAPERS,
+        "The index of MIQS+ takes {} times the bytes of Engram's.",
+        speed(
+            Work("papers", "bytes of the index: 4,137 granules, 8,964,879 objects"),
+            "MIQS+",
+            "engram, 4 in a group",
+        ),
+    ),
+    of(
+        PAPERS,
+        "Engram answers Q1 to Q5 {} times as fast as MIQS+ with dynamic groups, and {} times with "
+        "fixed ones.",
+        *(
+            speed(ASKED_AT_SIZE, f"MIQS+, beside {policy}", f"engram, {policy}")
+            for policy in ("dynamic", "fixed")
+        ),
+    ),
+    of(
+        PAPERS,
+        "End to end, with every hit read, it is {} times as fast with dynamic groups.",
+        speed(READ_AT_SIZE, "MIQS+", "engram, dynamic"),
     ),
     # MPI codes
     of(
