@@ -336,8 +336,8 @@ SENTENCES = [
     ),
     of(
         SPEED,
-        "Importing netCDF-4 files in one process takes {} x the time of only reading them (1.4 x was "
-        "asked for).",
+        "Importing netCDF-4 files in one process takes {} x the time of only reading them (1.4 x "
+        "was asked for).",
         time(SMALL_FILES, "netCDF-4 alone"),
     ),
     of(
