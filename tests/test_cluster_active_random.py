@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 OBJECTS = 4
 CLIENTS = 3
+PATIENCE = 120  # seconds for what a killed server keeps from being done
 
 
 @pytest.fixture
@@ -48,14 +49,18 @@ def chain_of(chance: random.Random) -> list[int]:
 
 
 def client(etcd: str, pool: str, tls: str, seed: str, seconds: str) -> None:
-    """Do what comes for so many seconds; say what was surely done, and what perhaps."""
+    """Do what comes for so many seconds; say what was surely done, and what perhaps.
+
+    A client whose moves met killed servers only goes on until one got through, so a machine
+    that starts servers slowly does not leave moves out.
+    """
     chance = random.Random(int(seed))  # noqa: S311 - a seed decides
     c = clusters.open("job", etcd=etcd.split(","), pool=pool, tls=tls)
     done: list[int] = [0] * OBJECTS
     perhaps: list[int] = [0] * OBJECTS
     moves, odd = 0, []
     until = time.monotonic() + float(seconds)
-    while time.monotonic() < until:
+    while (now := time.monotonic()) < until or (moves == 0 and now < until + PATIENCE):
         n = chance.randrange(OBJECTS)
         step = chance.choice(["add", "add", "add", "read", "move", "look", "chain"])
         try:
@@ -121,8 +126,7 @@ def test_each_call_runs_once_at_most_and_each_object_has_one_home(rig: Rig, kill
         rig.processes.pop()
     said = [ended(each) for each in clients]
     assert [odd for *_, odd in said if odd] == [], f"SEED={seed}"
-    moves = sum(each[2] for each in said)
-    assert moves > 0
+    assert all(moves > 0 for _, _, moves, _ in said), f"SEED={seed}: {said}"
     for n in range(OBJECTS):
         sure = sum(each[0][n] for each in said)
         perhaps = sum(each[1][n] for each in said)
