@@ -8,12 +8,14 @@ calls methods in its backend. They take turns within each round; times are media
 are medians of the rounds' own; the first round warms up. All ways have found the same, or the run
 fails. Parts with ways of their own: `emulated` (a pool that emulates persistent memory), `beyond`
 (data of twice the memory, on a disk, in a cgroup), and `table1` (what the applications are like).
+`--add` keeps what the file of results has of other parts.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import shutil
 import signal
@@ -57,6 +59,7 @@ def arguments() -> argparse.Namespace:
         help=f"which, with commas between ({','.join(WAYS)})",
     )
     parser.add_argument("--only", choices=(*PARTS, WHOLE), action="append", help="a part alone")
+    parser.add_argument("--add", action="store_true", help="keep other parts' results in --out")
     parser.add_argument("--where", type=Path, default=MEMORY, help=f"where pools are ({MEMORY})")
     parser.add_argument(
         "--disk", type=Path, default=Path(tempfile.gettempdir()), help="a folder on ext4 or xfs"
@@ -100,6 +103,18 @@ def measured(
     if "small" in parts:
         found += small.lines(fleet, rounds, quick=chosen.quick, tell=tell)
     return found, more
+
+
+def added(before: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
+    """Put what was measured into earlier results, in place of lines of the same titles."""
+    titles = {line["title"] for line in held["lines"]}
+    kept = [line for line in before["lines"] if line["title"] not in titles]
+    own: dict[str, Any] = {name: held[name] for name in ("table1", "beyond") if name in held}
+    own["lines"] = kept + held["lines"]
+    own["parts"] = before["parts"] | held["parts"]
+    own["most_mib"] = max(before["most_mib"], held["most_mib"])
+    own["seconds"] = before["seconds"] + held["seconds"]
+    return before | own
 
 
 def libraries() -> dict[str, str]:
@@ -149,12 +164,15 @@ def main() -> int:
     console.print(report.table(lines))
     held: dict[str, Any] = report.contents(lines, quick=chosen.quick, absent=fleet.absent)
     held |= more
-    held["parts"] = dict.fromkeys(chosen.only or PARTS, held["when"])
+    measured_at = f"{held['when']} (commit {held['commit']})"
+    held["parts"] = dict.fromkeys(chosen.only or PARTS, measured_at)
     held["libraries"] = libraries()
     held["rounds"] = 1 if chosen.quick else chosen.rounds
     held["words_scale"] = words.SCALE
     held["most_mib"] = round(max(most_mib))
     held["seconds"] = round(time.monotonic() - start)
+    if chosen.add:
+        held = added(json.loads(chosen.out.read_text("utf-8")), held)
     report.write(chosen.out, held)
     missed = sum(met is False for line in lines for _, _, met in line.judged())
     console.print(f"\n{missed} bounds missed; {time.monotonic() - start:.0f} s; {chosen.out}")

@@ -135,9 +135,10 @@ def tables(results: Results) -> list[str]:
     where = f"{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}"
     rounds = f"{results['rounds']} rounds, {results['seconds']} s, {results['most_mib']} MiB"
     parts = results.get("parts", {}).items()
-    apart = [f"{part} {when}" for part, when in parts if when != results["when"]]
+    apart = [f"{part} {when}" for part, when in parts if not when.startswith(results["when"])]
     later = f" Measured apart: {', '.join(apart)}." if apart else ""
-    return [*page, f"{where}, Python {machine['python']}; {said}. {rounds}.{later}"]
+    commit = f"Commit {results['commit']}: {rounds}."
+    return [*page, f"{where}, Python {machine['python']}; {said}. {commit}{later}"]
 
 
 def characters(results: Results) -> list[str]:
