@@ -104,6 +104,23 @@ def test_each_difference_is_a_line_in_the_order_of_paths(home: Path) -> None:
     assert "attr orbit: int32 4 -> int16 4\n" in out
 
 
+def test_of_long_texts_the_first_difference_is_shown(home: Path) -> None:
+    one, other = two(home)
+    values = np.arange(3000)
+    for path in (one, other):
+        with engram.open(path) as pool:
+            pool["log"].attrs["tree"] = {"kept": 1, "a": values}
+        values[2000] = 77777
+    code, out, _ = run("diff", one, other)
+    assert code == 1
+    assert len(out) < 400
+    old, new = out.split(" -> ")
+    assert "1999, 2000, 2001" in old
+    assert "1999, 77777, 2001" in new
+    (told,) = json.loads(run("diff", one, other, "--json").out)
+    assert len(told["old"]) > 10_000
+
+
 def test_json_has_all_of_each_difference(home: Path) -> None:
     one, other = two(home)
     changed(other)

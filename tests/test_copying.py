@@ -185,6 +185,12 @@ def test_what_cannot_be_copied_is_told_by_name(here: engram.Pool, there: engram.
         here.copy("g", "x", target=here["g/big"])
     with pytest.raises(engram.BusyError, match="batch"), there.batch():
         here.copy("g", "x", target=there)
+    with pytest.raises(engram.BusyError, match="copies are of what is committed"), here.batch():
+        here.copy("g", "x", target=there)
+    wrong: list[tuple[Any, Any]] = [(1, "x"), ("g", None)]
+    for old, new in wrong:
+        with pytest.raises(engram.ArgumentError, match="names and paths are str"):
+            here.copy(old, new, target=there)
     there.create_group("kept", read_only=True)
     with pytest.raises(engram.ReadOnlyError, match="kept"):
         here.copy("g", "kept/x", target=there)
@@ -340,6 +346,10 @@ def test_what_is_locked_or_open_does_not_move(here: engram.Pool, there: engram.P
         here.move("g", "g", target=there)
     with pytest.raises(engram.ArgumentError):
         here.move("/", "g", target=there)
+    here.link("g/f", "g/again")
+    with pytest.raises(engram.ArgumentError, match=r'"g/.*" has several names'):
+        here.move("g", "g", target=there)
+    del here["g/again"]
     assert list(there) == []
     here.move("g", "g", target=there)
 
@@ -525,6 +535,10 @@ def test_cp_and_mv_between_pools_say_what_they_did(here: engram.Pool, there: eng
     assert "exists" in ended.err
     assert run("cp", one, "log", "archive/log", "--to", other, "--overwrite").code == 0
     assert run("cp", one, "run", "run/x").code == engram.ArgumentError.exit_code
+    for verb in ("cp", "mv"):
+        ended = run(verb, one, "log", other)
+        assert ended.code == engram.ArgumentError.exit_code
+        assert f"name the pool by --to {other}" in ended.err
     assert run("cp", one, "run", "log", "x", "--to", other).code == engram.ArgumentError.exit_code
     ended = run("mv", one, "run", "/", "--to", other)
     assert (ended.code, ended.err) == (0, "")

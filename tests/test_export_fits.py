@@ -367,6 +367,13 @@ def test_names_that_fits_cannot_hold_are_refused(pool: Any, tmp_path: Path, name
         engram.export_file(pool, tmp_path / "x.fits")
 
 
+def test_dims_whose_place_an_attribute_has_are_left_out(pool: Any, tmp_path: Path) -> None:
+    pool.create_array("a", data=np.zeros(2), dims=("t",), attrs={"CTYPE1": "zz"})
+    (left,) = engram.export_file(pool, tmp_path / "a.fits").left_out
+    assert (left.path, left.what) == ("/a", "dims t")
+    assert left.why == "the attribute CTYPE1 has the place of their names"
+
+
 def test_dims_are_ctypes_where_these_can_say_them(pool: Any, tmp_path: Path) -> None:
     pool.create_array("a", data=np.zeros((2, 3)), dims=("y", "x"))
     pool.create_array("b", data=np.zeros((2, 3)), dims=("lat-1", "lon"))

@@ -157,6 +157,39 @@ def test_a_mesh_is_a_dict_of_arrays(pool: engram.Pool) -> None:
     assert pool["T"].attrs["mesh"]["points"].flags.writeable
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_array_of_structures_is_asked_as_a_structure_is(pool: engram.Pool, count: int) -> None:
+    inner = np.dtype([("p", "i4"), ("q", "f8", (2,))])
+    found = np.zeros(count, np.dtype([("n", "i4"), ("inner", inner, (2,))]))
+    found["n"], found["inner"]["p"] = np.arange(count), [[10, 20]] * count
+    found["inner"]["q"][-1] = [[1.5, 2.5], [3.5, 4.5]]
+    pool.create_array("a", data=[1.0], attrs={"s": found, "t": {"s": found, "deep": {"s": found}}})
+    pool.create_array("b", data=[1.0], attrs={"s": found[:0], "t": {"s": found[:0]}})
+    pool.create_group("g", attrs={"t": {"s": found}})["c"] = [1.0]
+    for path in ("s", "t.s", "t.deep.s"):
+        assert pool.query(f"{path}.n contains {count - 1}").names() == ["a"], path
+        assert pool.query(f"{path}.n contains {count}").names() == [], path
+        assert pool.query(f"{path}.inner.p contains 20").names() == ["a"], path
+        assert pool.query(f"{path}.inner.q contains 4.5").names() == ["a"], path
+        assert pool.query(f"{path}.inner.q contains 10").names() == [], path
+        assert pool.query(f"{path}.inner.z contains 10").names() == [], path
+    assert pool.query("group.t.s.inner.p contains 10").names() == ["c"]
+    assert pool.query("t.s.n = 0").names() == ([] if count > 1 else ["a"])
+
+
+def test_a_tree_whose_fields_do_not_say_so_is_damaged(pool: engram.Pool) -> None:
+    made = nested.encode("t", {"a": 1, "b": [1, "x"]})
+    fields: Any = made.dtype.fields
+    for spoilt in ("a", "b"):
+        titles = [f"{'Q' * (name == spoilt)}{fields[name][2]}" for name in ("a", "b")]
+        formats = [made.dtype[name] for name in ("a", "b")]
+        pool.attrs["x"] = made.view(
+            np.dtype({"names": ["a", "b"], "formats": formats, "titles": titles})
+        )
+        with pytest.raises(engram.CorruptError, match=f"its field '{spoilt}' does not say"):
+            pool.attrs["x"]
+
+
 def test_trees_are_asked_by_path_as_one_by_one(pool: engram.Pool) -> None:
     trees: dict[str, Any] = {
         f"o{n}": {

@@ -230,11 +230,15 @@ def spot_of(group: Any, path: str) -> Spot:
     Raises
     ------
     ArgumentError
-        If it is no group.
+        If it is no group, or the path no text.
 
     """
     if not getattr(group, "_has_members", False):
         raise ArgumentError(
             f"target {group!r} is no group: give one, such as another pool, or none for this group"
+        )
+    if not isinstance(path, str):
+        raise ArgumentError(
+            f"{path!r} is of type {type(path).__name__}, and names and paths are str"
         )
     return Spot(group._namespace, group._id, path)

@@ -9,7 +9,7 @@ stored whole or not at all, is seen by C as what it is, and is queried by path: 
 as the fields of any structure are.
 
 What numpy has no type for is said by the title of a field: `MARK`, what the field is in ("dict" or
-"list"), what it is, and its place. A structure whose first field has no such title is a structure
+"list"), what it is, and its place. A structure of which no field has such a title is a structure
 of its user's. An empty dict or list has one field, "nothing".
 
 *Invariant*: `decode(encode(x)) == x`, with the types that Python had, but that a tuple comes back
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engram.errors import ArgumentError
+from engram.errors import ArgumentError, CorruptError
 
 MARK = "tree "
 """What the titles of a tree's fields begin with."""
@@ -78,11 +78,24 @@ def encode(name: str, value: Any) -> NDArray[Any]:
 
 
 def decode(found: NDArray[Any]) -> Any:
-    """Give back what `encode` has made this of."""
+    """Give back what `encode` has made this of.
+
+    Raises
+    ------
+    CorruptError
+        If some fields are of a tree, and others are not.
+
+    """
     if not is_tree(found.dtype):
         return found[()].copy()
     names = found.dtype.names or ()
     said = [_said(found.dtype, name) for name in names]
+    for name, (container, _) in zip(names, said, strict=True):
+        if container not in _CONTAINERS or container != said[0][0]:
+            raise CorruptError(
+                f"a tree of attributes is damaged: its field {name!r} does not say what it is: "
+                "`engram verify` tells what else is damaged"
+            )
     items = {
         name: _value(kind, found[name])
         for name, (_, kind) in zip(names, said, strict=True)
@@ -93,7 +106,7 @@ def decode(found: NDArray[Any]) -> Any:
 
 def is_tree(dtype: np.dtype[Any]) -> bool:
     """Whether a structure is of a tree."""
-    return dtype.names is not None and any(_said(dtype, name)[0] for name in dtype.names[:1])
+    return any(_said(dtype, name)[0] for name in dtype.names or ())
 
 
 def kinds(dtype: np.dtype[Any]) -> list[Any]:

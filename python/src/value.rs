@@ -353,8 +353,8 @@ fn tree_of<'py>(name: &str, value: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAn
 
 /// Whether a structure is what the package has made of a dict or a list.
 fn is_tree(fields: &[Field]) -> bool {
-    let title = fields.first().and_then(|field| field.title.as_deref());
-    title.is_some_and(|title| title.starts_with("tree "))
+    let mut titles = fields.iter().filter_map(|field| field.title.as_deref());
+    titles.any(|title| title.starts_with("tree "))
 }
 
 /// `numpy.str_` is kept as what it is, a string of fixed width; other subclasses of `str` as text.

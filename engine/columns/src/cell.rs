@@ -254,12 +254,24 @@ fn cells_of_value(value: &Value) -> Cells<'static> {
 /// where the value has no such field.
 pub fn cells_of_part<'a>(entry: &AttrEntry<'a>, parts: &[String]) -> Result<Option<Cells<'a>>> {
     let value = entry.decode()?;
-    let (mut dtype, mut offset) = (&value.dtype, 0);
+    let (mut dtype, mut is_array) = (&value.dtype, !value.shape.is_empty());
+    // Where within an item: once, or in each structure of an array of them.
+    let mut offsets = vec![0];
     for part in parts {
+        if let DType::Sub { base, .. } = dtype {
+            let len = (dtype.itemsize() as usize).min(value.data.len());
+            let step = base.itemsize() as usize;
+            let steps = || (0..len).step_by(step.max(1));
+            offsets =
+                offsets.iter().flat_map(|at| steps().map(move |further| at + further)).collect();
+            (dtype, is_array) = (base, true);
+        }
         let DType::Struct { fields, .. } = dtype else { return Ok(None) };
         let named = |field: &&Field| field.name == *part || field.title.as_ref() == Some(part);
         let Some(field) = fields.iter().find(named) else { return Ok(None) };
-        offset += field.offset as usize;
+        for offset in &mut offsets {
+            *offset += field.offset as usize;
+        }
         dtype = &field.dtype;
     }
     let whole = value.dtype.itemsize() as usize;
@@ -267,13 +279,15 @@ pub fn cells_of_part<'a>(entry: &AttrEntry<'a>, parts: &[String]) -> Result<Opti
         DType::Sub { base, .. } => (&**base, base.itemsize() as usize),
         other => (other, other.itemsize() as usize),
     };
-    let (len, is_array) = (dtype.itemsize() as usize, matches!(dtype, DType::Sub { .. }));
+    let len = dtype.itemsize() as usize;
     if whole == 0 || width == 0 || matches!(base, DType::Struct { .. } | DType::Sub { .. }) {
         return Ok(Some(Cells::One(Cell::Other)));
     }
-    let fields = value.data.chunks_exact(whole).filter_map(|item| item.get(offset..offset + len));
+    let places =
+        value.data.chunks_exact(whole).flat_map(|item| offsets.iter().map(move |at| (item, *at)));
+    let fields = places.filter_map(|(item, at)| item.get(at..at + len));
     let mut items = fields.flat_map(|field| field.chunks_exact(width)).map(|i| scalar(base, i));
-    let is_array = is_array || !value.shape.is_empty();
+    let is_array = is_array || matches!(dtype, DType::Sub { .. });
     Ok(Some(match (items.next(), items.next()) {
         (Some(only), None) if is_array => Cells::One(only).of_array(),
         (Some(only), None) => Cells::One(only),

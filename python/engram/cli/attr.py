@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json as json_text
+import math
 import shlex
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -149,11 +152,19 @@ def _split(change: str) -> tuple[str, str]:
 
 def _value(key: str, text: str) -> Any:
     """Return a value: of JSON, where the text is some, else the text."""
+    wrong: list[str] = []
     try:
-        value = json_text.loads(text)
+        value = json_text.loads(
+            text,
+            object_pairs_hook=functools.partial(_object, wrong),
+            parse_float=functools.partial(_float, wrong),
+        )
     except (ValueError, RecursionError) as error:
         _refuse_ill_formed(key, text, error)
         return text
+    if wrong:
+        message = f"attribute {key!r} {wrong[0]}"
+        raise ArgumentError(message)
     if value is None:
         message = (
             f"attribute {key!r} cannot be null: delete it with --delete {key}, or set the text "
@@ -161,6 +172,23 @@ def _value(key: str, text: str) -> Any:
         )
         raise ArgumentError(message)
     return value
+
+
+def _object(wrong: list[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; note a key that is there twice, of which one would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        wrong.append(f"has the key {twice!r} twice: give each once")
+    return found
+
+
+def _float(wrong: list[str], text: str) -> float:
+    """Return a number; note one that float64 does not reach to."""
+    found = float(text)
+    if math.isinf(found):
+        wrong.append(f"has {text:.60}, which is beyond float64: give Infinity, or text in quotes")
+    return found
 
 
 def _refuse_ill_formed(key: str, text: str, error: Exception) -> None:

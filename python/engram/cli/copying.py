@@ -26,6 +26,7 @@ from engram.cli.bar import Bar
 from engram.cli.terminal import counted, plain
 from engram.copying import Spot
 from engram.errors import ArgumentError, ExistsError
+from engram.paths import POOL_FILE
 from engram.size import human
 
 if TYPE_CHECKING:
@@ -199,6 +200,12 @@ def _steps(ends: _Ends, paths: list[str], dest: str, *, overwrite: bool) -> list
 
     With `overwrite`, a name that is taken is for whoever copies to judge.
     """
+    if dest.startswith("/") and (Path(dest) / POOL_FILE).exists():
+        message = (
+            f"{plain(dest)} is a pool, and DEST is a path in one: name the pool by "
+            f"--to {plain(dest)}, and give the new path, or /, as DEST"
+        )
+        raise ArgumentError(message)
     target = clean(dest)
     there = ends.target.get(target) if target else ends.target
     into = not target or dest.endswith("/") or isinstance(there, engram.Group)

@@ -34,6 +34,8 @@ _VALUES = "values"
 _AT_ONCE = 64
 """So many differences are told at once."""
 _LEFT_OUT = "its members are left out: you may not enter it"
+_LONG, _BEFORE, _AROUND = 240, 40, 100
+"""Of texts longer than the first, people are shown what is around the first difference."""
 _DIGITS = 12
 """So many digits of a sum are shown to people."""
 
@@ -167,7 +169,8 @@ def _line(each: Difference) -> str:
         there = [side for side, error in errors.items() if error is not None]
         return f"{start}  in {' and '.join(there)}: {each.new if each.old is None else each.old}"
     if each.change == CHANGED:
-        return f"{start}  {each.what}: {_short(each.old)} -> {_short(each.new)}"
+        old, new = _about_difference(_short(each.old), _short(each.new))
+        return f"{start}  {each.what}: {old} -> {new}"
     return f"{start}  {each.new if each.old is None else each.old}"
 
 
@@ -178,6 +181,22 @@ def _short(text: str | None) -> str:
     if text.startswith(f"{blocks.SUM} "):
         return text[: len(blocks.SUM) + 1 + _DIGITS]
     return text
+
+
+def _about_difference(old: str, new: str) -> tuple[str, str]:
+    """Return two texts; of long ones what is about the first place where they differ."""
+    if max(len(old), len(new)) <= _LONG:
+        return old, new
+    pairs = enumerate(zip(old, new, strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
+    first = max(same - _BEFORE, 0)
+
+    def part(text: str) -> str:
+        end = first + _AROUND
+        before, after = "..." if first else "", "..." if len(text) > end else ""
+        return f"{before}{text[first:end]}{after}"
+
+    return part(old), part(new)
 
 
 def _compare(a: Side, b: Side, asked: Asked, say: Say) -> None:

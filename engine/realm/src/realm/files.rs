@@ -198,8 +198,8 @@ pub fn refuse_to_move(core: &Core, going: &[Member]) -> Result<()> {
         if linked && links::count(&mut txn.rows(), oid)? > 1 {
             fail!(
                 Argument,
-                "the file {:?} has several names, which cannot be in two scopes: remove the others \
-                 first, or copy it",
+                "the file {:?} has several names, and moves to another scope, namespace or pool \
+                 with one name only: remove the others first, or copy what has them and remove that",
                 path()
             );
         }

@@ -204,7 +204,10 @@ pub(super) fn snapshot(realm: &Realm, max_growth: Option<u64>) -> Result<Realm> 
         fail!(Argument, "this is of a snapshot already: take another from the pool itself");
     }
     if batch::runs(core) {
-        fail!(Busy, "a snapshot shows what is committed: take it outside of the batch");
+        fail!(
+            Busy,
+            "snapshots and copies are of what is committed: make them outside of the batch"
+        );
     }
     let inside = core.enter()?;
     if core.setup.immutable {

@@ -163,6 +163,8 @@ class Plan:
         elif item.dtype.names is None:
             return
         why = "no axis of an image has such a name (CTYPE)"
+        if taken := [name for name in axes if name in attrs]:
+            why = f"the attribute {taken[0]} has the place of their names"
         if item.dtype.names is not None:
             why = "the rows of a table have no name"
         self.left_out.append((item.path, f"dims {', '.join(item.dims)}", why))

@@ -156,9 +156,12 @@ class Plot3DSource(Source):
             return liked[0]
         if liked:
             several = "; or a ".join(str(each) for each in liked[:_SHOWN])
+            advice = (
+                "" if wanted else "name a grid .xyz, a solution .q, and a function file .f, or "
+            )
             message = (
-                f"could be a {several}: nothing in the file tells which. Name a grid .xyz, a "
-                "solution .q, and a function file .f, or write it with Fortran's record markers"
+                f"could be a {several}, and nothing in the file tells which: {advice}write it "
+                "with Fortran's record markers"
             )
             raise ValueError(message)
         if not tried:
