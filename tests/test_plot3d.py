@@ -340,6 +340,21 @@ def test_a_stream_that_would_be_taken_for_another_is_refused(
     np.testing.assert_array_equal(group["f1"][...], values)
 
 
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8"])
+def test_a_stream_of_one_point_comes_back_or_is_refused(
+    pool: Any, tmp_path: Path, dtype: str
+) -> None:
+    group = pool.create_group("mesh")
+    for name in ("x", "y", "z"):
+        group[name] = np.full((1, 1, 1), 0.5, dtype)
+    if dtype != "<f8":
+        refused(group, tmp_path / "a.xyz", "2-dimensional", "too", format="plot3d-grid-stream")
+        return
+    engram.export_file(group, tmp_path / "a.xyz", format="plot3d-grid-stream")
+    engram.import_file(tmp_path / "a.xyz", pool.create_group("again"))
+    assert pool["again/x"][...] == 0.5
+
+
 def test_names_that_tell_of_no_kind_are_refused(pool: Any, tmp_path: Path) -> None:
     pool["b/pressure"] = np.zeros((2, 2, 2), "f4")
     pool["b/heat"] = np.ones((2, 2, 2), "f4")

@@ -34,7 +34,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     """Listen to spans during a test."""
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(_exporter))
-    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     _exporter.clear()
     yield _exporter
     provider.shutdown()
@@ -97,6 +97,26 @@ def test_without_opentelemetry_all_spans_are_one(monkeypatch: pytest.MonkeyPatch
         span.set(dict)
     span.end()
     assert span is telemetry.span("engram.b", dict) is telemetry.SILENT
+
+
+def test_with_the_api_alone_no_span_is_begun(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages import the API for themselves: that nobody set a provider costs a call nothing."""
+    begun: list[str] = []
+
+    class Tracer(trace.NoOpTracer):
+        def start_span(self, name: str, *args: Any, **kwargs: Any) -> trace.Span:
+            begun.append(name)
+            return super().start_span(name, *args, **kwargs)
+
+    monkeypatch.setattr(trace.ProxyTracerProvider, "get_tracer", lambda *_, **__: Tracer())
+    assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    with engram.create(home / "p", size="16 MiB", force=True) as pool:
+        counter = Counter()
+        counter.make_persistent(backend_id=pool)
+        counter.add(1)
+        assert pool.query("exists(step)").count() == 0
+    assert begun == []
+    assert telemetry.span("engram.a", dict) is telemetry.SILENT
 
 
 # Spans

@@ -2,7 +2,9 @@
 
 **Protocol.** Engram imports neither `logging` nor OpenTelemetry. Each record and each span asks
 `sys.modules` whether the program has imported the library. If not, nobody can listen: a span is
-then one shared object that does nothing, and a record is dropped.
+then one shared object that does nothing, and a record is dropped. The same goes for OpenTelemetry's
+API alone, which many packages import: until a program sets a provider of tracers, no span is told
+to anybody, and beginning one takes longer than a short method does.
 
 *Spans.* A span is a with-block, or is ended by a later call. Its attributes are given as a function
 and its arguments, which is called only where there is OpenTelemetry. If it fails, the span has no
@@ -102,7 +104,16 @@ class _Told(Span):
 
 def is_off() -> bool:
     """Whether no span is told to anybody: what takes microseconds asks before it begins one."""
-    return _TRACE not in sys.modules
+    return _provider() is None
+
+
+def _provider() -> Any:
+    """Give the provider of tracers, if the program has set one."""
+    trace: Any = sys.modules.get(_TRACE)
+    if not hasattr(trace, "use_span"):  # none; or another thread imports it at this moment
+        return None
+    provider = trace.get_tracer_provider()
+    return None if isinstance(provider, trace.ProxyTracerProvider) else provider
 
 
 def span(name: str, facts: Facts, *args: Any) -> Span:
@@ -110,16 +121,12 @@ def span(name: str, facts: Facts, *args: Any) -> Span:
 
     As a with-block, it is the current span meanwhile, and has failed if the block raises.
     """
-    found = sys.modules.get(_TRACE)
-    return SILENT if found is None else _begun(found, name, facts, args)
-
-
-def _begun(trace: Any, name: str, facts: Facts, args: tuple[Any, ...]) -> Span:
-    if not hasattr(trace, "use_span"):  # another thread imports it at this moment
+    provider = _provider()
+    if provider is None:
         return SILENT
-    version = getattr(sys.modules["engram"], "__version__", None)
-    made = trace.get_tracer("engram", version).start_span(name, attributes=_attributes(facts, args))
-    return _Told(made, trace.use_span(made, end_on_exit=True))
+    tracer = provider.get_tracer("engram", getattr(sys.modules["engram"], "__version__", None))
+    made = tracer.start_span(name, attributes=_attributes(facts, args))
+    return _Told(made, sys.modules[_TRACE].use_span(made, end_on_exit=True))
 
 
 def _attributes(facts: Facts, args: tuple[Any, ...]) -> Mapping[str, Value]:

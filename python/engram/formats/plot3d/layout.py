@@ -157,12 +157,22 @@ def solution_names(axes: int) -> list[str]:
     return ["density", *[f"momentum_{axis}" for axis in _AXES[:axes]], "energy"]
 
 
-def is_taken_for_an_integer(first: float, layout: Layout) -> bool:
-    """Whether the first number behind a stream's header looks like one more integer of it.
+def begins_with_a_real(layout: Layout, head: bytes) -> bool:
+    """Whether what is behind a stream's header can be its first number.
 
-    Small integers, seen as real numbers, are less than any that are not subnormal.
+    It is none if it looks like one more integer of the header: small integers, seen as real
+    numbers, are less than any that are not subnormal.
     """
-    return 0 < abs(first) < float(np.finfo(f"f{layout.real}").tiny)
+    found = head[: layout.real]
+    if len(found) < layout.real:
+        return False
+    first = abs(float(np.frombuffer(found, f"{layout.order}f{layout.real}")[0]))
+    return not 0 < first < float(np.finfo(f"f{layout.real}").tiny)
+
+
+def header_bytes(layout: Layout) -> int:
+    """Return how long a stream's header is."""
+    return INT_BYTES * sum(map(len, layout.header()))
 
 
 def kind_of(name: str) -> str | None:

@@ -64,11 +64,8 @@ class _Binary:
 
     def _is_real(self, layout: Layout) -> bool:
         """Whether the first number behind the header can be one, and is no integer of a header."""
-        place = INT_BYTES * sum(map(len, layout.header()))
-        dtype = np.dtype(f"{layout.order}f{layout.real}")
-        self._file.seek(place)
-        first = float(np.frombuffer(self._file.read(layout.real), dtype)[0])
-        return not layouts.is_taken_for_an_integer(first, layout)
+        self._file.seek(layouts.header_bytes(layout))
+        return layouts.begins_with_a_real(layout, self._file.read(layout.real))
 
     def _ints(self, order: str, marker: int, record: int, count: int) -> Sequence[int] | None:
         """Read a record of the header, which the number of blocks is before in the second."""

@@ -337,19 +337,42 @@ def _check_layout(plan: Plan, layout: Layout) -> None:
 
 
 def _check_first(plan: Plan, layout: Layout) -> None:
-    """Refuse a stream that begins with a number which readers take for an integer of its header."""
+    """Refuse a stream whose header, with its first number, may be of another layout, too."""
     group, arrays = plan.blocks[0]
     if layout.file == SOLUTION:
         path, first = group.path, _conditions(group, layout)[0]
     else:
         item = arrays[0]
         path, first = item.path, item.load()[(0,) * len(item.shape)]
-    if layouts.is_taken_for_an_integer(float(first), layout):
+    number = np.array(first, f"{layout.order}f{layout.real}").tobytes()
+    if not layouts.begins_with_a_real(layout, number):
         why = (
             f"it begins with {first}, which in a stream looks like an integer of the header: "
             f"ask for plot3d-{layout.file}"
         )
         plan.refuse(path, "values", why)
+        return
+    ints = [each for record in layout.header() for each in record]
+    head = np.array(ints, f"{layout.order}i4").tobytes() + number
+    for other in _like(layout, head):
+        why = f"a stream of it could be a {other}, too: ask for plot3d-{layout.file}"
+        plan.refuse(path, "block", why)
+        return
+
+
+def _like(layout: Layout, head: bytes) -> Iterator[Layout]:
+    """Yield the other layouts of the kind that a stream could be of which begins so."""
+
+    def ints(record: int, count: int) -> list[int] | None:
+        found = np.frombuffer(head[: len(head) // 4 * 4], f"{layout.order}i4")
+        part: list[int] = found[record : record + count].tolist()
+        return part if len(part) == count else None
+
+    for other in layouts.possible(STREAM, layout.order, 0, ints):
+        is_as_long = other.file == layout.file and other.total() == layout.total()
+        rest = head[layouts.header_bytes(other) :]
+        if other != layout and is_as_long and layouts.begins_with_a_real(other, rest):
+            yield other
 
 
 def _tell_rounded(plan: Plan, layout: Layout, group: GroupItem) -> None:
