@@ -12,25 +12,31 @@ landing commits it.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import engram
 from bench import report, setting
 from bench.__main__ import LINES, MEMORY
+from bench.active.small import CALLS, repeated
+from bench.active.ways.engram_blocks import Tally
 from bench.evaluation import building
-from bench.harness import Bound
+from bench.harness import Bound, Contestant, Line, measure, timed
 from bench.own import rust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from bench.harness import Line
+    Work = Callable[[], object]
 
 OUT = Path(__file__).parent / "results" / "hot.json"
 PEERS = ("LMDB",)
@@ -63,6 +69,8 @@ HOT = (
     Hot("chunks", "read 64 MiB in chunks of 1 MiB, lz4", "zarr"),
     Hot("chunks", "append one chunk", "to 300 chunks", ours="to 30 000"),
     Hot("attributes", ATTRIBUTES, "MIQS+", ours="engram, store and index"),
+    Hot("methods", "call an active method that does nothing", "an attribute is read"),
+    Hot("methods", "call an active method that changes a field", "an attribute is read"),
 )
 
 
@@ -75,10 +83,36 @@ def attributes(own: setting.Setting) -> Iterator[Line]:
     yield building.indexed(own, 37, rounds=9)
 
 
+def methods(own: setting.Setting) -> Iterator[Line]:
+    """Call methods of a stored object, beside reading an attribute.
+
+    OpenTelemetry's API is there, as in each program with a package that imports it; nobody listens.
+    """
+    with suppress(ImportError):
+        importlib.import_module("opentelemetry.trace")
+    with engram.create(own.folder / "methods", size="64 MiB") as pool:
+        tally = Tally()
+        tally.make_persistent(backend_id=pool)
+        attrs = pool.create_array("a", data=[1.0], attrs={"n": 1}).attrs
+        works: dict[str, Work] = {"does nothing": tally.nothing, "changes a field": tally.increment}
+        for title, work in works.items():
+            turns: dict[str, Work] = {
+                "engram": work,
+                "an attribute is read": partial(attrs.get, "n"),
+            }
+            contestants = [
+                Contestant(name, partial(timed, repeated(each, CALLS), CALLS))
+                for name, each in turns.items()
+            ]
+            yield measure(
+                Line(f"call an active method that {title}", "us", []), contestants, 3 * own.rounds
+            )
+
+
 def measured() -> dict[str, Line]:
     """Measure the lines of `HOT`, by title."""
     setting.PEERS = {name: place for name, place in setting.PEERS.items() if name in PEERS}
-    parts = LINES | {"attributes": attributes}
+    parts = LINES | {"attributes": attributes, "methods": methods}
     lines: dict[str, Line] = {}
     with tempfile.TemporaryDirectory(prefix="engram-hot-", dir=MEMORY) as folder:
         own = setting.Setting(Path(folder), quick=True, tell=print)
