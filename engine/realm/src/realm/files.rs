@@ -199,7 +199,8 @@ pub fn refuse_to_move(core: &Core, going: &[Member]) -> Result<()> {
             fail!(
                 Argument,
                 "the file {:?} has several names, and moves to another scope, namespace or pool \
-                 with one name only: remove the others first, or copy what has them and remove that",
+                 with one name only: remove the others first, or copy what has them and remove \
+                 that",
                 path()
             );
         }
