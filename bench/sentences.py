@@ -279,8 +279,7 @@ SENTENCES = [
     of(
         SPEED,
         "Adding up 64 MiB takes {} x the time on small pages that it takes on huge ones, and "
-        "filling them {} x. Other machines have shown up to 1.2 x and 1.5 x. To make huge pages of "
-        "small ones takes as long as {} such sums",
+        "filling them {} x. To make huge pages of small ones takes as long as {} such sums",
         lambda: f"{PAGES.of('small pages') / PAGES.of('huge pages'):.2f}",
         lambda: f"{FILLED.of('small pages') / FILLED.of('huge pages'):.2f}",
         lambda: told(HUGE.of("the kernel") / PAGES.of("small pages")),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pytest
 from bench.active import beyond, emulated, kernels, limited, table1, words
+from bench.active.__main__ import added
 from bench.active.drivers import (
     BIG,
     DRIVERS,
@@ -212,3 +213,29 @@ def test_data_beyond_memory_are_read_again_and_again(tmp_path: Path) -> None:
     assert [set(line.samples) for line in lines] == [set(beyond.FLEET)] * 2  # volatile and stored
     assert about["data"] == 2 * about["limit"]
     assert about["read"] > about["data"] / 3
+
+
+def test_a_part_that_is_added_takes_the_place_of_its_own_lines_alone() -> None:
+    before = {
+        "commit": "old",
+        "lines": [{"title": "a", "n": 1}, {"title": "b", "n": 1}],
+        "parts": {"small": "then", "words": "then"},
+        "table1": "then",
+        "most_mib": 5,
+        "seconds": 10,
+    }
+    held = {
+        "commit": "new",
+        "lines": [{"title": "b", "n": 2}, {"title": "c", "n": 2}],
+        "parts": {"words": "now"},
+        "most_mib": 3,
+        "seconds": 7,
+    }
+    assert added(before, held) == {
+        "commit": "old",
+        "lines": [{"title": "a", "n": 1}, {"title": "b", "n": 2}, {"title": "c", "n": 2}],
+        "parts": {"small": "then", "words": "now"},
+        "table1": "then",
+        "most_mib": 5,
+        "seconds": 17,
+    }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from bench import tables
+from bench import sentences, tables
 from bench.marks import filled
 
 if TYPE_CHECKING:
@@ -44,3 +44,23 @@ def test_a_table_that_is_not_of_its_results_is_found_and_written(
         tables.main()
     assert "\n2\n" in (tmp_path / "page.md").read_text()
     assert "other tables than bench/results/r.json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ({"commit": "76a29786"}, []),
+        ({"commit": "76a29786", "parts": {"words": "2026-11-30 (commit 01fa9f4f)"}}, []),
+        ({}, ["a.json: commit ''"]),
+        ({"commit": "76a29786-dirty"}, ["a.json: commit '76a29786-dirty'"]),
+        ({"commit": "76a29786", "parts": {"words": "2026-11-22"}}, ["a.json, words: commit ''"]),
+        (
+            {"commit": "76a29786", "parts": {"words": "2026-11-22 (commit 01fa9f4f-dirty)"}},
+            ["a.json, words: commit '01fa9f4f-dirty)'"],
+        ),
+    ],
+)
+def test_results_that_no_commit_names_are_told_of(held: dict[str, Any], said: list[str]) -> None:
+    assert sentences.unnamed("a.json", held) == [
+        f"{each}: measure it in a clean tree" for each in said
+    ]
