@@ -360,6 +360,7 @@ def test_a_truncated_file_is_refused(pool: engram.Pool, tmp_path: Path, keep: in
         b"{'descr': '<i8', 'shape': (1,)}",
         b"[" * 5000,
         b"__import__('os').system('true')",
+        b"{'descr': ('<f4', (3,)), 'fortran_order': False, 'shape': (2,)}",  # arrays of arrays
     ],
 )
 def test_a_damaged_header_is_refused(pool: engram.Pool, tmp_path: Path, text: bytes) -> None:

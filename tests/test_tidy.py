@@ -45,6 +45,7 @@ UNSAFE = {
     "cluster/python/src/engine.rs": "the address of the engine's table of functions",
     "cluster/parts/src/": "an engine that is reached by a table of C functions",
     "cluster/holding/src/": "the engine's side of that table",
+    "python/src/descriptor.rs": "a descriptor that Python code holds",
     "python/src/view": "numpy arrays on the pool's memory",
     "capi/src/": "exported names, and what C gives and is given",
     "capi/edge/src/": "what C gives and is given",
@@ -576,7 +577,7 @@ def test_no_comma_ends_what_a_step_of_the_makefile_runs() -> None:
     assert [call for commas, call in given if commas != 1] == []
 
 
-KNOW_POOLS = {"gather", "load", "many", "save", "stream", "worker"}
+KNOW_POOLS = {"fill", "gather", "load", "many", "save", "stream", "worker"}
 """Modules of `formats` that bring what a file has into a pool, and out of it."""
 
 

@@ -448,6 +448,14 @@ class Allocation:
         assert self._native is not None  # noqa: S101 - within the block
         self._native.store(offset, values.reshape(-1).view(np.uint8))
 
+    def _read(self, offset: int, file: int, at: int, nbytes: int) -> int:
+        """Copy bytes of a file, from its byte `at` on, to an offset of the target; return how many.
+
+        There are fewer where the file ends. `file` is an open descriptor.
+        """
+        assert self._native is not None  # noqa: S101 - within the block
+        return self._native.read(offset, file, at, nbytes)
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

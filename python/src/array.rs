@@ -20,7 +20,7 @@ use crate::member::{self, Fields, NewMember};
 use crate::namespace::{Namespace, Place};
 use crate::value::{self, Name, Source};
 use crate::view::{self, View};
-use crate::{chunks, dtype, index, strings};
+use crate::{chunks, descriptor, dtype, index, strings};
 
 /// Arrays of other strides are copied straight into the pool from this size on; smaller ones by
 /// way of a contiguous copy and a single commit.
@@ -253,19 +253,24 @@ impl Allocation {
     fn store(&self, py: Python<'_>, offset: u64, values: PyReadonlyArray1<'_, u8>) -> Result<()> {
         let bytes =
             values.as_slice().map_err(|_| argument("bytes to be stored lie side by side"))?;
-        let end = offset.saturating_add(bytes.len() as u64);
-        py.detach(|| {
-            let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(reserved) = reserved.as_ref() else {
-                return Err(argument("this allocation is over: allocate again"));
-            };
-            let len = reserved.view().len();
-            if end > len as u64 {
-                return Err(argument(format!("an array of {len} bytes ends before byte {end}")));
-            }
-            reserved.write_at(offset, bytes);
-            Ok(())
-        })
+        py.detach(|| self.with(offset, bytes.len(), |reserved| reserved.write_at(offset, bytes)))
+    }
+
+    /// Copies bytes of a file, from its byte `at` on, to an offset of the array; says how many,
+    /// which are fewer where the file ends. The interpreter goes on meanwhile.
+    fn read(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        file: i32,
+        at: u64,
+        nbytes: usize,
+    ) -> Result<usize> {
+        let read = descriptor::borrowed(file, |from| {
+            let read = |reserved: &engram::Allocation| reserved.read_from(offset, from, at, nbytes);
+            py.detach(|| self.with(offset, nbytes, read))
+        });
+        Ok(read??.map_err(PyErr::from)?)
     }
 
     /// Gives the space back. The array turns read-only, and its memory stays until it is gone.
@@ -281,6 +286,24 @@ impl Allocation {
 impl Allocation {
     fn take(&self) -> Option<engram::Allocation> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Does work on so many bytes from an offset on, which are the array's.
+    fn with<T>(
+        &self,
+        offset: u64,
+        nbytes: usize,
+        work: impl FnOnce(&engram::Allocation) -> T,
+    ) -> Result<T> {
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(reserved) = reserved.as_ref() else {
+            return Err(argument("this allocation is over: allocate again"));
+        };
+        let (end, len) = (offset.saturating_add(nbytes as u64), reserved.view().len());
+        if end > len as u64 {
+            return Err(argument(format!("an array of {len} bytes ends before byte {end}")));
+        }
+        Ok(work(reserved))
     }
 
     fn seal(&self, py: Python<'_>) -> Result<()> {

@@ -12,6 +12,7 @@ mod blob;
 mod chunks;
 mod columns;
 mod copying;
+mod descriptor;
 mod dtype;
 mod error;
 mod explanation;

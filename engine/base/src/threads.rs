@@ -5,6 +5,7 @@
 //! touches no catalog, takes no lock of the realm and knows no batch: that stays with the caller's
 //! thread.
 
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -98,6 +99,33 @@ pub fn copy_from(data: &[u8], copy: impl Fn(u64, &[u8]) + Sync) {
     copied.expect("copying does not fail");
 }
 
+/// Lets threads copy `nbytes` from elsewhere, each a part: where it begins and its length. `copy`
+/// says how many bytes it has copied: fewer where the source ends. Returns how many were copied
+/// before the first such end.
+///
+/// # Errors
+///
+/// The first of a part.
+#[expect(clippy::missing_panics_doc, reason = "its work never fails")]
+pub fn copy_parts(
+    nbytes: usize,
+    copy: impl Fn(u64, usize) -> io::Result<usize> + Sync,
+) -> io::Result<usize> {
+    let len = part_of(nbytes).max(1);
+    let of = |at: usize| len.min(nbytes - at * len);
+    let count = nbytes.div_ceil(len);
+    let copied = each(count, nbytes, || (), |(), at| Ok(copy((at * len) as u64, of(at))));
+    let mut done = 0;
+    for (at, copied) in copied.expect("copying does not fail").into_iter().enumerate() {
+        let copied = copied?;
+        done += copied;
+        if copied < of(at) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
 /// Lets threads copy into `data`, likewise.
 #[expect(clippy::missing_panics_doc, reason = "its work never fails")]
 pub fn copy_into(data: &mut [u8], copy: impl Fn(u64, &mut [u8]) + Sync) {
@@ -117,9 +145,10 @@ pub fn copy_into(data: &mut [u8], copy: impl Fn(u64, &mut [u8]) + Sync) {
 
 #[cfg(test)]
 mod tests {
-    use super::{copy_from, copy_into, each};
+    use super::{copy_from, copy_into, copy_parts, each};
     use crate::error::{Error, Kind};
     use crate::mutex::lock;
+    use std::io;
     use std::sync::Mutex;
 
     #[test]
@@ -159,5 +188,27 @@ mod tests {
             });
             assert!(out == data, "{nbytes}");
         }
+    }
+
+    #[test]
+    fn parts_are_counted_up_to_where_the_first_ends() {
+        for nbytes in [0, 1, 4096, (200 << 20) + 5] {
+            for there in [nbytes, nbytes / 2, nbytes / 5, 0] {
+                let copied = Mutex::new(0);
+                let copy = |at: u64, len: usize| {
+                    assert!(len > 0 && at as usize + len <= nbytes);
+                    *lock(&copied) += len;
+                    Ok(there.saturating_sub(at as usize).min(len))
+                };
+                assert_eq!(copy_parts(nbytes, copy).unwrap(), there, "of {nbytes}");
+                assert_eq!(*lock(&copied), nbytes);
+            }
+        }
+        let refuse = |at: u64, len: usize| match at {
+            0 => Ok(len),
+            _ => Err(io::Error::from_raw_os_error(5)),
+        };
+        let refused = copy_parts(200 << 20, refuse);
+        assert_eq!(refused.is_err(), super::part_of(200 << 20) < 200 << 20);
     }
 }

@@ -4,13 +4,14 @@
 //! before, the kernel also fills the page with zeros, which the copy then overwrites. For a large
 //! value that is more than the copy itself. There are two better ways:
 //!
-//! - *A call*: `pwrite` takes no fault and writes no zeros, as the kernel copies into its own
-//!   mapping of the page. The page stays out of the process's page table, though, so a second store
-//!   is made through memory and takes the fault. The kernel lets one caller at a time write to a
-//!   file: where many ranks of a job fill one, each waits for the others.
+//! - *A call*: `pwrite`, or `copy_file_range` for bytes of another file, takes no fault and writes
+//!   no zeros, as the kernel copies into its own mapping of the page. The page stays out of the
+//!   process's page table, though, so a second store is made through memory and takes the fault.
+//!   The kernel lets one caller at a time write to a file: where many ranks of a job fill one, each
+//!   waits for the others.
 //! - *Populated*: `madvise(MADV_POPULATE_WRITE)` maps and zeroes a piece of pages at once, and the
-//!   copy follows while the zeros are still in the processor's cache. Any number of ranks do so
-//!   side by side.
+//!   copy follows while the zeros are still in the processor's cache; `pread` is the copy of bytes
+//!   of another file. Any number of ranks do so side by side.
 //!
 //! Which one is quicker depends on the machine and on what the other ranks do. So both are timed as
 //! they are used, and the one that was quicker of late is taken ([`FillTimes`]).
@@ -27,12 +28,12 @@
 //! Only files in memory are kept here (above a disk, pages come in folios, and faults are few), and
 //! only large ones: each takes a descriptor. `pwrite` to them meets no hole, as their space is
 //! allocated (see `span`); if it fails all the same, memory is there, as it is on kernels before
-//! Linux 5.14, which populate nothing.
+//! Linux 5.14, which populate nothing. `copy_file_range` fails between two filesystems.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::process;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -113,27 +114,31 @@ impl FirstTouch {
         self.piece.clone()
     }
 
-    /// Stores bytes at an offset of the range, which is in the piece, as far as that reaches; how
-    /// many. `to` is the address of that offset.
+    /// Stores bytes at an offset of the range, which is in the piece and at the address `to`.
+    /// Returns how many: fewer where the piece ends, or the file that they come from.
+    ///
+    /// # Errors
+    ///
+    /// That file cannot be read.
     ///
     /// # Safety
     ///
     /// The piece is attached for writing, in whole pages as every piece is, and `to` is in it.
-    /// `from` is readable for `len` bytes, and the two do not overlap.
+    /// Memory that bytes come from is readable for `len` of them, and the two do not overlap.
     pub(super) unsafe fn store(
         &self,
         offset: u64,
         to: *mut u8,
-        from: *const u8,
+        from: Incoming<'_>,
         len: usize,
-    ) -> usize {
+    ) -> io::Result<usize> {
         let len = len.min((self.piece.end - offset) as usize);
         let mut done = 0;
         while done < len {
             let (at, rest) = (offset + done as u64, len - done);
             // SAFETY: the caller's promise, for a part of the bytes.
             unsafe {
-                let (to, from) = (to.add(done), from.add(done));
+                let (to, from) = (to.add(done), from.skip(done));
                 let is_untouched = self.is_untouched(at);
                 let (is_new, is_sampled) =
                     if is_untouched { self.costs_faults(at, to, rest) } else { (false, false) };
@@ -144,21 +149,28 @@ impl FirstTouch {
                     (false, false) => rest as u64,
                 };
                 let run = self.run(at, most.min(rest as u64)) as usize;
-                if is_new {
-                    let began = Instant::now();
-                    let way = TIMES.choose();
-                    self.fill(way, at, to, from, run);
+                let stored = if is_new {
+                    let (began, times) = (Instant::now(), from.times());
+                    let way = times.choose();
+                    let stored = self.fill(way, at, to, from, run)?;
                     // Pages of a sample are mapped: a short run on them says nothing.
-                    if run >= if is_sampled { 16 * SAMPLE * PAGE as usize } else { UNIT as usize } {
-                        TIMES.took(way, run as u64, began.elapsed());
+                    let least =
+                        if is_sampled { 16 * SAMPLE * PAGE as usize } else { UNIT as usize };
+                    // So does a file that ends.
+                    if stored == run && run >= least {
+                        times.took(way, run as u64, began.elapsed());
                     }
+                    stored
                 } else {
-                    persist::copy(to, from, run);
+                    from.copy(to, run)?
+                };
+                done += stored;
+                if stored < run {
+                    break;
                 }
-                done += run;
             }
         }
-        len
+        Ok(done)
     }
 
     /// Whether so many bytes, stored at an offset of the range, which is in the piece and at this
@@ -221,21 +233,31 @@ impl FirstTouch {
         end.max((at / UNIT + 1) * UNIT).min(at + most) - at
     }
 
-    /// Stores bytes to new pages in this way.
+    /// Stores bytes to new pages in this way, as [`FirstTouch::store`] does.
     ///
     /// # Safety
     ///
     /// That of [`FirstTouch::store`], for bytes that are all in the piece.
-    unsafe fn fill(&self, way: FillBy, offset: u64, to: *mut u8, from: *const u8, len: usize) {
+    unsafe fn fill(
+        &self,
+        way: FillBy,
+        offset: u64,
+        to: *mut u8,
+        from: Incoming<'_>,
+        len: usize,
+    ) -> io::Result<usize> {
         // SAFETY: the caller's promise.
         unsafe {
-            match way {
-                FillBy::Call => {
-                    let written = self.write(offset, from, len);
-                    persist::copy(to.add(written), from.add(written), len - written);
-                }
-                FillBy::Populated => copy_populated(to, from, len),
-            }
+            let written = match way {
+                FillBy::Call => self.write(offset, from, len),
+                FillBy::Populated => 0,
+            };
+            let (to, from, rest) = (to.add(written), from.skip(written), len - written);
+            let copied = match (way, from) {
+                (FillBy::Call, Incoming::Memory(_)) => from.copy(to, rest)?,
+                _ => copy_populated(to, from, rest)?,
+            };
+            Ok(written + copied)
         }
     }
 
@@ -243,16 +265,26 @@ impl FirstTouch {
     ///
     /// # Safety
     ///
-    /// `from` is readable for `len` bytes.
-    unsafe fn write(&self, offset: u64, from: *const u8, len: usize) -> usize {
+    /// Memory that bytes come from is readable for `len` of them.
+    unsafe fn write(&self, offset: u64, from: Incoming<'_>, len: usize) -> usize {
         let place = self.place + (offset - self.piece.start);
         let is_beyond = file_limit().is_some_and(|limit| place + len as u64 > limit);
         if is_beyond || process::id() != self.process {
             return 0;
         }
-        // SAFETY: the caller's promise; the descriptor is this value's own.
-        let written =
-            unsafe { libc::pwrite(self.file.as_raw_fd(), from.cast(), len, place as libc::off_t) };
+        let (file, place) = (self.file.as_raw_fd(), place as libc::off_t);
+        let written = match from {
+            // SAFETY: the caller's promise; the descriptor is this value's own.
+            Incoming::Memory(from) => unsafe { libc::pwrite(file, from.cast(), len, place) },
+            Incoming::File(from, at) => {
+                let (mut at, mut place) = (at as libc::off_t, place);
+                // SAFETY: the descriptors are open, and the places are this call's own.
+                unsafe {
+                    let (from, at, place) = (from.as_raw_fd(), &raw mut at, &raw mut place);
+                    libc::copy_file_range(from, at, file, place, len, 0)
+                }
+            }
+        };
         usize::try_from(written).unwrap_or(0)
     }
 }
@@ -260,6 +292,77 @@ impl FirstTouch {
 impl Drop for FirstTouch {
     fn drop(&mut self) {
         FILES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that are stored: those in memory from an address on, or of a file from a byte on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Incoming<'f> {
+    Memory(*const u8),
+    File(BorrowedFd<'f>, u64),
+}
+
+impl Incoming<'_> {
+    /// What comes after so many bytes.
+    ///
+    /// # Safety
+    ///
+    /// So many of them are there.
+    pub(super) unsafe fn skip(self, count: usize) -> Self {
+        match self {
+            // SAFETY: the caller's promise.
+            Incoming::Memory(from) => Incoming::Memory(unsafe { from.add(count) }),
+            Incoming::File(file, at) => Incoming::File(file, at + count as u64),
+        }
+    }
+
+    /// Copies so many bytes to memory; fewer, where a file ends.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    ///
+    /// # Safety
+    ///
+    /// `to` is writable for `len` bytes, and where these are in memory, they are readable, and the
+    /// two do not overlap.
+    pub(super) unsafe fn copy(self, to: *mut u8, len: usize) -> io::Result<usize> {
+        let (file, at) = match self {
+            Incoming::Memory(from) => {
+                // SAFETY: the caller's promise.
+                unsafe { persist::copy(to, from, len) };
+                return Ok(len);
+            }
+            Incoming::File(file, at) => (file, at),
+        };
+        let mut done = 0;
+        while done < len {
+            let place = at + done as u64;
+            // SAFETY: the caller's promise, for the rest of the bytes.
+            let count = unsafe {
+                let to = to.add(done).cast();
+                libc::pread(file.as_raw_fd(), to, len - done, place as libc::off_t)
+            };
+            match usize::try_from(count) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// How long the ways take with bytes of this kind.
+    fn times(self) -> &'static FillTimes {
+        match self {
+            Incoming::Memory(_) => &TIMES,
+            Incoming::File(..) => &FILE_TIMES,
+        }
     }
 }
 
@@ -280,8 +383,10 @@ struct FillTimes {
     before_trial: AtomicU64,
 }
 
-/// That of this process, as what it depends on are the machine and the other processes.
+/// Those of this process, as what they depend on are the machine and the other processes.
 static TIMES: FillTimes = FillTimes::new();
+/// The same of bytes of files.
+static FILE_TIMES: FillTimes = FillTimes::new();
 
 impl FillTimes {
     const fn new() -> Self {
@@ -331,24 +436,28 @@ impl FillTimes {
     }
 }
 
-/// Copies to pages of a mapping, each piece of which is populated just before.
+/// Copies as [`Incoming::copy`] does, to pages of a mapping, each piece of which is populated just
+/// before.
 ///
 /// # Safety
 ///
-/// `from` is readable for `len` bytes; `to` is in a mapping of whole pages that is writable for as
-/// many; and the two do not overlap.
-unsafe fn copy_populated(to: *mut u8, from: *const u8, len: usize) {
+/// That of [`Incoming::copy`], and `to` is in a mapping of whole pages.
+unsafe fn copy_populated(to: *mut u8, from: Incoming<'_>, len: usize) -> io::Result<usize> {
     let mut done = 0;
     while done < len {
         let run = POPULATED.min(len - done);
         // SAFETY: the caller's promise, for a part of the bytes.
-        unsafe {
+        let copied = unsafe {
             // Where the kernel refuses, the copy takes the faults.
             let _ = populate(to.add(done), run);
-            to.add(done).copy_from_nonoverlapping(from.add(done), run);
+            from.skip(done).copy(to.add(done), run)?
+        };
+        done += copied;
+        if copied < run {
+            break;
         }
-        done += run;
     }
+    Ok(done)
 }
 
 /// Maps the pages that have these bytes, with room for what is stored next. It changes no byte.

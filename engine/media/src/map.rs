@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::emulated::Emulated;
-use super::first_touch::{self, FirstTouch};
+use super::first_touch::{self, FirstTouch, Incoming};
 use super::{Medium, devdax, persist};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
@@ -261,22 +261,37 @@ impl AddressRange {
         Ok(())
     }
 
-    /// Stores bytes at an offset: through memory, or as new pages are filled.
+    /// Stores bytes at an offset: through memory, or as new pages are filled. Says how many, which
+    /// are fewer where a file that they come from ends.
+    ///
+    /// # Errors
+    ///
+    /// That file cannot be read.
     ///
     /// # Safety
     ///
-    /// `[offset, offset + len)` is attached for writing, `from` is readable for `len` bytes, and
-    /// the two do not overlap.
-    pub(super) unsafe fn store(&self, offset: u64, from: *const u8, len: usize) {
+    /// `[offset, offset + len)` is attached for writing; memory that bytes come from is readable
+    /// for `len` of them, and the two do not overlap.
+    pub(super) unsafe fn store(
+        &self,
+        offset: u64,
+        from: Incoming<'_>,
+        len: usize,
+    ) -> io::Result<usize> {
         let mut done = 0;
         while len >= first_touch::LEAST && done < len {
             let at = offset + done as u64;
             let Some(file) = self.first_touch(at) else { break };
             // SAFETY: the caller's promise, for the rest of the bytes.
-            done += unsafe { file.store(at, self.at(at), from.add(done), len - done) };
+            let stored = unsafe { file.store(at, self.at(at), from.skip(done), len - done)? };
+            if stored == 0 {
+                return Ok(done);
+            }
+            done += stored;
         }
         // SAFETY: as above.
-        unsafe { persist::copy(self.at(offset + done as u64), from.add(done), len - done) };
+        let copied = unsafe { from.skip(done).copy(self.at(offset + done as u64), len - done)? };
+        Ok(done + copied)
     }
 
     /// Whether so many bytes, stored at an offset at once, would begin with new pages. They

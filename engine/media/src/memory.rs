@@ -1,8 +1,11 @@
 //! Memory of the pool that somebody holds: a piece of a range, kept mapped as long as it is held.
 
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::emulated::Access;
+use super::first_touch::Incoming;
 use super::map::AddressRange;
 use super::{Medium, persist};
 use engram_base::checksum::RunningChecksum;
@@ -118,8 +121,38 @@ impl Memory {
         self.paced(Access::Write, data.len(), || {
             // SAFETY: the destination is attached and at least as long; `data` is borrowed private
             // memory, so the two do not overlap; other processes' accesses race as documented (P8).
-            unsafe { self.range.store(self.offset + offset, data.as_ptr(), data.len()) };
+            unsafe { self.store(offset, data.as_ptr(), data.len()) };
         });
+    }
+
+    /// Copies `len` bytes of a file, from its byte `at` on, to an offset; how many, which are fewer
+    /// where the file ends.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read. Some of the bytes may be there.
+    ///
+    /// # Panics
+    ///
+    /// If they would go beyond the piece.
+    pub fn read_from(
+        &self,
+        offset: u64,
+        file: BorrowedFd<'_>,
+        at: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        let room = self.len.checked_sub(offset);
+        let fits = room.is_some_and(|room| len as u64 <= room);
+        assert!(fits, "{len} bytes at {offset} into {}", self.len);
+        if at.checked_add(len as u64).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL)); // as the kernel would say
+        }
+        self.paced(Access::Write, len, || {
+            // SAFETY: the destination is attached and at least as long; other processes' accesses
+            // race as documented (P8).
+            unsafe { self.range.store(self.offset + offset, Incoming::File(file, at), len) }
+        })
     }
 
     /// Whether so many bytes are better copied to an offset from elsewhere than made there: this
@@ -144,8 +177,19 @@ impl Memory {
         self.paced(Access::Write, len as usize, || {
             // SAFETY: both are attached and long enough; the caller has them of two ranges, so they
             // do not overlap; other processes' accesses race as documented (P8).
-            unsafe { self.range.store(self.offset, from.as_ptr(), len as usize) };
+            unsafe { self.store(0, from.as_ptr(), len as usize) };
         });
+    }
+
+    /// Copies bytes in memory to an offset.
+    ///
+    /// # Safety
+    ///
+    /// They fit there and are readable, and the two do not overlap.
+    unsafe fn store(&self, offset: u64, from: *const u8, len: usize) {
+        // SAFETY: the caller's promise.
+        let stored = unsafe { self.range.store(self.offset + offset, Incoming::Memory(from), len) };
+        debug_assert!(matches!(stored, Ok(all) if all == len), "memory can be read");
     }
 
     /// Copies what stands `at` bytes from the start, which others may be writing to meanwhile.

@@ -11,6 +11,8 @@ use crate::realm::space;
 use crate::realm::spans;
 use crate::realm::write;
 use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -274,8 +276,11 @@ pub struct RealmAllocation {
     published: bool,
     /// Whether somebody was given the memory, to write there when it pleases them.
     shown: AtomicBool,
-    /// Whether all of it is durable already.
+    /// Whether all of it was made durable as it was written.
     written_through: AtomicBool,
+    /// Whether some of it was written in another way, at any time: a note that is never taken back,
+    /// as several threads may write.
+    left_to_flush: AtomicBool,
 }
 
 impl RealmAllocation {
@@ -296,6 +301,7 @@ impl RealmAllocation {
             published: false,
             shown: AtomicBool::new(false),
             written_through: AtomicBool::new(false),
+            left_to_flush: AtomicBool::new(false),
         }
     }
 
@@ -307,9 +313,13 @@ impl RealmAllocation {
     pub fn write(&self, data: &[u8]) {
         let memory = self.claim.memory();
         if self.core.setup.durable && data.len() as u64 == self.nbytes {
-            self.written_through.store(memory.write_through(data), Ordering::Relaxed);
+            if memory.write_through(data) {
+                self.written_through.store(true, Ordering::Relaxed);
+            } else {
+                self.left_to_flush.store(true, Ordering::Relaxed);
+            }
         } else {
-            self.written_through.store(false, Ordering::Relaxed);
+            self.left_to_flush.store(true, Ordering::Relaxed);
             threads::copy_from(data, |at, part| memory.write_at(at, part));
         }
     }
@@ -320,7 +330,31 @@ impl RealmAllocation {
     ///
     /// If `data` goes beyond what was allocated.
     pub fn write_at(&self, offset: u64, data: &[u8]) {
+        self.left_to_flush.store(true, Ordering::Relaxed);
         self.claim.memory().write_at(offset, data);
+    }
+
+    /// Fills the memory from an offset on with `len` bytes of a file, from its byte `at` on; says
+    /// how many, which are fewer where the file ends.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read. The memory holds anything then.
+    ///
+    /// # Panics
+    ///
+    /// If they would go beyond what was allocated.
+    pub fn read_from(
+        &self,
+        offset: u64,
+        file: BorrowedFd<'_>,
+        at: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        self.left_to_flush.store(true, Ordering::Relaxed);
+        threads::copy_parts(len, |start, part| {
+            self.claim.memory().read_from(offset + start, file, at + start, part)
+        })
     }
 
     /// Whether so many bytes are better copied to an offset from elsewhere, by `write_at`, than
@@ -331,7 +365,7 @@ impl RealmAllocation {
 
     /// Zeroes the memory.
     pub fn zero(&self) {
-        self.written_through.store(false, Ordering::Relaxed);
+        self.left_to_flush.store(true, Ordering::Relaxed);
         self.claim.memory().zero(self.nbytes);
     }
 
@@ -353,7 +387,8 @@ impl RealmAllocation {
     /// its checksum.
     #[doc(hidden)]
     pub fn make_durable(&mut self) -> Result<()> {
-        if *self.shown.get_mut() || !*self.written_through.get_mut() {
+        let is_durable = *self.written_through.get_mut() && !*self.left_to_flush.get_mut();
+        if *self.shown.get_mut() || !is_durable {
             space::flush_extent(&self.core, self.claim.extent(), self.nbytes)?;
         }
         step!("put.flushed");

@@ -1,6 +1,8 @@
 //! What is done while power may fail, and what a pool shows of it.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -186,19 +188,7 @@ impl<'p> Worker<'p> {
     pub fn every_kind(&mut self) {
         self.whole("replace large", |w| w.put("a/large", 6_000, OVER));
         self.whole("replace inline by large", |w| w.put("a/small", 4_000, OVER));
-        self.whole("allocate", |w| {
-            let (new, data) = w.object(9_000);
-            let realm = w.realm();
-            let space = realm.allocate(realm.root(), "b/made", &new, 72_000, KEEP).expect("space");
-            space.write(&data);
-            space.publish().expect("published");
-        });
-        self.whole("allocate and give up", |w| {
-            let (new, data) = w.object(9_000);
-            let realm = w.realm();
-            let space = realm.allocate(realm.root(), "b/lost", &new, 72_000, KEEP).expect("space");
-            space.write(&data);
-        });
+        self.allocations();
         self.whole("zeros", |w| {
             let realm = w.realm();
             let new = floats(&[3_000]);
@@ -236,6 +226,40 @@ impl<'p> Worker<'p> {
         for round in 0..8 {
             self.whole("put to seal", |w| w.put(&format!("s/{round}"), 20, KEEP));
         }
+    }
+
+    fn allocations(&mut self) {
+        self.whole("allocate", |w| {
+            let (new, data) = w.object(9_000);
+            let realm = w.realm();
+            let space = realm.allocate(realm.root(), "b/made", &new, 72_000, KEEP).expect("space");
+            space.write(&data);
+            space.publish().expect("published");
+        });
+        self.whole("allocate, and fill once more", |w| {
+            let (new, data) = w.object(9_000);
+            let realm = w.realm();
+            let space = realm.allocate(realm.root(), "b/again", &new, 72_000, KEEP).expect("space");
+            space.write(&vec![1; 72_000]);
+            space.write_at(0, &data);
+            space.publish().expect("published");
+        });
+        self.whole("allocate, and fill from a file", |w| {
+            let (new, data) = w.object(9_000);
+            let realm = w.realm();
+            let space = realm.allocate(realm.root(), "b/read", &new, 72_000, KEEP).expect("space");
+            space.write(&vec![1; 72_000]);
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(&data).expect("room");
+            assert_eq!(space.read_from(0, file.as_fd(), 0, 72_000).expect("readable"), 72_000);
+            space.publish().expect("published");
+        });
+        self.whole("allocate and give up", |w| {
+            let (new, data) = w.object(9_000);
+            let realm = w.realm();
+            let space = realm.allocate(realm.root(), "b/lost", &new, 72_000, KEEP).expect("space");
+            space.write(&data);
+        });
     }
 
     fn delete(&mut self, path: &str) {

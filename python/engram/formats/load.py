@@ -3,10 +3,10 @@
 The order: the names that the file has at its top are checked against the group's, so that the
 commonest refusal costs nothing. Then, inside one batch, parents before children, each group and
 array is made. A large array's memory is reserved in the pool and the file's values are read
-into it, a bounded piece at a time: straight, or by way of a buffer into pages that are new. Where a
-part of the file is asked for, all of it is found before anything is made. Last, still inside the
-batch, the file is looked at once more: if it has changed since it was opened, the batch is undone.
-Any error undoes the batch, and its reservations return; so a failed import leaves nothing behind.
+into it, a bounded piece at a time (`fill`). Where a part of the file is asked for, all of it is
+found before anything is made. Last, still inside the batch, the file is looked at once more: if it
+has changed since it was opened, the batch is undone. Any error undoes the batch, and its
+reservations return; so a failed import leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -27,24 +27,17 @@ from engram.errors import (
     BusyError,
     EngramError,
     ExistsError,
-    FormatError,
     InvalidNameError,
     NotFoundError,
 )
 from engram.formats import origin, ragged, stream, text
 from engram.formats.blocks import BLOCK_BYTES, pieces, region_shape, start_of, whole
+from engram.formats.fill import Filling
 from engram.formats.names import key_problem
 from engram.formats.registry import open_source
 from engram.formats.report import Entry, ImportReport, Progress
 from engram.formats.select import Selection
-from engram.formats.source import (
-    READ_ERRORS,
-    ArrayNode,
-    GroupNode,
-    Node,
-    RaggedNode,
-    TextNode,
-)
+from engram.formats.source import ArrayNode, GroupNode, Node, RaggedNode, TextNode, reading
 from engram.formats.telling import imported, importing, numbers
 from engram.group import Group
 from engram.handle import make
@@ -64,10 +57,6 @@ if TYPE_CHECKING:
 
 IN_PLACE_BYTES = 64 << 10
 """From so many bytes on, values are read straight into the pool's memory."""
-
-STORED_BYTES = 4 << 20
-"""Bytes of a piece that is read into a buffer first: it stays in a cache."""
-
 
 CHUNK_BYTES_MAX = 1 << 30
 """Bytes of a chunk that the engine takes."""
@@ -163,7 +152,7 @@ class Loader:
     def run(self) -> ImportReport:
         """Import everything, or raise and leave nothing behind."""
         source, began = self._source, time.monotonic()
-        before = source.state()
+        before = source.state() if source.before is None else source.before
         self._check_names()
         with Batch(self._group._namespace):
             for node in self._nodes:
@@ -293,9 +282,9 @@ class Loader:
         self._count.arrays += 1
         if stream.streams(node, wanted):
             with contextlib.suppress(stream.NotText):  # then as bytes, below
-                self._count.nbytes += stream.pour(node, wanted, above, name, _reading, **common)
+                self._count.nbytes += stream.pour(node, wanted, above, name, **common)
                 return
-        value = _reading(node.load, wanted)
+        value = reading(node.load, wanted)
         self._put(above, name, value, new_member(**common))
         if value.dtype == text.string_dtype():
             self._count.nbytes += sum(len(v.encode()) for v in value.flat)
@@ -305,7 +294,7 @@ class Loader:
     def _make_ragged(self, node: RaggedNode) -> None:
         """Make the group of a variable of sequences, with its two arrays."""
         self._make_group(GroupNode(node.path, node.describe))
-        made = ragged.nodes(node, self._wanted[node.path], _reading)
+        made = ragged.nodes(node, self._wanted[node.path])
         for inner in made:
             self._wanted[inner.path] = whole(inner.shape)
             if isinstance(inner, ArrayNode):
@@ -348,7 +337,7 @@ class Loader:
             new = new_member(**common, **whole)
             allocation = Allocation(above._namespace, above._id, name, new)
             with allocation as memory:
-                self._fill(node, wanted, memory, allocation)
+                self._fill(node, wanted, memory, Filling(node, wanted, allocation))
         self._count.arrays += 1
         self._count.nbytes += nbytes
 
@@ -357,28 +346,18 @@ class Loader:
         node: ArrayNode,
         wanted: Region,
         out: np.ndarray[Any, Any],
-        allocation: Allocation | None = None,
+        filling: Filling | None = None,
     ) -> None:
-        """Read what is wanted of a variable, piece by piece.
-
-        Into an allocation a piece goes by way of a buffer where that is less than the faults which
-        the pages would cost: they are new to this process.
-        """
-        limit = BLOCK_BYTES if allocation is None else STORED_BYTES
-        buffer = np.empty(0, np.uint8)
+        """Read what is wanted of a variable, piece by piece."""
+        limit = BLOCK_BYTES if filling is None else filling.piece_bytes
         for region, place in pieces(wanted, node.chunks, node.dtype.itemsize, limit):
-            nbytes = node.dtype.itemsize * math.prod(region_shape(region))
+            part = out[place] if place else out
             start = start_of(place, out.shape)
-            offset = (start or 0) * out.itemsize
-            if allocation is not None and start is not None and allocation._is_new(offset, nbytes):
-                if buffer.size < nbytes:
-                    buffer = np.empty(nbytes, np.uint8)
-                piece = buffer[:nbytes].view(node.dtype).reshape(region_shape(region))
-                _reading(node.read, piece, region)
-                allocation._store(offset, piece)
+            if filling is None or start is None:
+                reading(node.read, part, region)
             else:
-                _reading(node.read, out[place] if place else out, region)
-            self._read += nbytes
+                filling.read(region, part, start)
+            self._read += part.nbytes
             if self._progress is not None:
                 self._progress(Progress("/" + node.path, self._read, self._total))
 
@@ -401,7 +380,7 @@ class Loader:
         whole = tuple(slice(0, n) for n in made.shape)
         for region, place in pieces(wanted, node.chunks, node.dtype.itemsize):
             part = np.zeros(region_shape(region), node.dtype)
-            _reading(node.read, part, region)
+            reading(node.read, part, region)
             made[place or whole] = part
             self._read += part.nbytes
             if self._progress is not None:
@@ -409,7 +388,7 @@ class Loader:
 
     def _described(self, node: Node) -> tuple[Attributes, Origin]:
         """Read a node's attributes, less those whose names cannot stand here, and its origin."""
-        attrs, facts = _reading(node.describe)
+        attrs, facts = reading(node.describe)
         for name in list(attrs):
             why = key_problem(name)
             if why is not None:
@@ -460,17 +439,6 @@ def receiver(above: Group, where: str, what: object) -> Group:
                 )
                 raise ExistsError(message) from None
         raise
-
-
-def _reading(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call what reads the file, and turn what its library raises into `FormatError`."""
-    try:
-        return call(*arguments)
-    except EngramError:
-        raise
-    except READ_ERRORS as error:
-        message = f"cannot be read: {error}. The file may be damaged; nothing was imported"
-        raise FormatError(message) from error
 
 
 def _sorted(entries: list[Entry]) -> tuple[Entry, ...]:

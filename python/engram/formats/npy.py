@@ -26,7 +26,7 @@ import numpy as np
 from engram.errors import FormatError
 from engram.formats.blocks import BLOCK_BYTES, index, regions
 from engram.formats.names import name_problem
-from engram.formats.source import ArrayNode, Source
+from engram.formats.source import ArrayNode, Plain, Source
 from engram.formats.target import GroupItem, Problem
 
 if TYPE_CHECKING:
@@ -138,6 +138,9 @@ def _parsed(text: str) -> Header:
         message = f"its header {text[:80].strip()!r} cannot be read: {error}"
         raise ValueError(message) from None
     lengths = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
+    if dtype.subdtype is not None:
+        message = f"its header tells of values that are arrays themselves, {dtype}"
+        raise ValueError(message)
     if not lengths or type(fortran) is not bool:
         message = f"its header tells of the shape {shape!r} and the Fortran order {fortran!r}"
         raise ValueError(message)
@@ -153,6 +156,13 @@ class Values:
         self._start = start
         self._dtype = _as_bytes(header.dtype)
         self._strides = _strides(header)
+        self._is_in_c_order = not header.fortran or len(header.shape) < 2  # noqa: PLR2004 - one axis
+
+    def plain(self) -> Plain | None:
+        """Say where the values lie, if that is in a file itself, and in C order."""
+        stream = self._stream
+        is_file = isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
+        return Plain(stream.fileno(), self._start) if is_file and self._is_in_c_order else None
 
     def read(self, out: np.ndarray[Any, Any], region: Region) -> None:
         """Read the region into all of `out`."""
@@ -200,7 +210,15 @@ def _strides(header: Header) -> list[int]:
     return strides if header.fortran else strides[::-1]
 
 
-def array_node(path: str, header: Header, said: bytes, read: Read, name: str) -> ArrayNode:
+def array_node(
+    path: str,
+    header: Header,
+    said: bytes,
+    read: Read,
+    name: str,
+    *,
+    plain: Callable[[], Plain | None] = lambda: None,
+) -> ArrayNode:
     """Return the node of an array in a file.
 
     Parameters
@@ -213,6 +231,8 @@ def array_node(path: str, header: Header, said: bytes, read: Read, name: str) ->
         Reads its values.
     name
         The file's format, for its origin.
+    plain
+        Says where its values lie, as `ArrayNode.plain` has it.
 
     """
     facts: Origin = {"format": name}
@@ -232,6 +252,7 @@ def array_node(path: str, header: Header, said: bytes, read: Read, name: str) ->
         chunks=chunks,
         describe=lambda: ({}, facts),
         read=read,
+        plain=plain,
     )
 
 
@@ -261,8 +282,9 @@ class NpySource(Source):
             self.leave_out(
                 path.stem, "bytes after the array", f"{more}, of which .npy says nothing"
             )
-        read = Values(stream, header, len(said)).read
-        self.nodes.append(array_node(path.stem, header, said, read, self.format))
+        values = Values(stream, header, len(said))
+        node = array_node(path.stem, header, said, values.read, self.format, plain=values.plain)
+        self.nodes.append(node)
 
     def close(self) -> None:
         """Close the file."""

@@ -19,10 +19,10 @@ import numpy as np
 from engram.errors import BusyError
 from engram.formats import text
 from engram.formats.blocks import BLOCK_BYTES, region_shape
-from engram.formats.source import ArrayNode, RaggedNode, TextNode
+from engram.formats.source import ArrayNode, RaggedNode, TextNode, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from engram.formats.blocks import Region
     from engram.formats.source import Attributes, Origin
@@ -34,14 +34,9 @@ _FIRST = 64
 """So many sequences are read at first: nothing is known of their lengths."""
 
 
-def nodes(
-    node: RaggedNode, wanted: Region, reading: Callable[..., Any]
-) -> tuple[ArrayNode, ArrayNode | TextNode]:
-    """Return the two arrays of what is wanted of a variable, having read the lengths.
-
-    `reading` calls what reads the file.
-    """
-    found = _Sequences(node, wanted, reading)
+def nodes(node: RaggedNode, wanted: Region) -> tuple[ArrayNode, ArrayNode | TextNode]:
+    """Return the two arrays of what is wanted of a variable, having read the lengths."""
+    found = _Sequences(node, wanted)
     offsets = laid_out(found.ends, region_shape(wanted))
 
     def read_offsets(out: Array, region: Region) -> None:
@@ -82,11 +77,10 @@ def problem(offsets: Array, count: int) -> str | None:
 class _Sequences:
     """The sequences of a variable, counted in C order among those that are wanted."""
 
-    def __init__(self, node: RaggedNode, wanted: Region, reading: Callable[..., Any]) -> None:
+    def __init__(self, node: RaggedNode, wanted: Region) -> None:
         """Read their lengths, and keep what was read if it is little."""
         self._node = node
         self._wanted = wanted
-        self._reading = reading
         self._shape = region_shape(wanted)
         self._last: tuple[int, list[Array]] = (0, [])
         width, total, at, step = node.dtype.itemsize, 0, 0, _FIRST
@@ -120,7 +114,7 @@ class _Sequences:
                 )
                 for run, part in axes
             )
-            block = np.asarray(self._reading(self._node.load, region), object)
+            block = np.asarray(reading(self._node.load, region), object)
             empty = np.empty(0, object if self._node.dtype.kind == "T" else self._node.dtype)
             found += [empty if one is None else one for one in block.reshape(-1).tolist()]
         return found

@@ -10,7 +10,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from engram.errors import AccessError, EngramError, FormatError, NotFoundError
-from engram.formats.source import HEAD_BYTES, READ_ERRORS, Declined
+from engram.formats.source import HEAD_BYTES, READ_ERRORS, Declined, state_of
 from engram.formats.target import WritableFormat
 
 if TYPE_CHECKING:
@@ -68,9 +68,11 @@ def open_source(path: Path) -> Source:
 
     """
     declined: list[str] = []
-    for candidate in matching(path):
+    candidates = matching(path)
+    before = None if path.is_dir() else state_of(path)
+    for candidate in candidates:
         try:
-            return candidate.open(path)
+            source = candidate.open(path)
         except Declined as answer:
             declined.append(f"{candidate.name}: {answer}")
         except EngramError:
@@ -80,6 +82,9 @@ def open_source(path: Path) -> Source:
                 f"{path}: its structure cannot be read: {error}. The file is damaged: get it again"
             )
             raise FormatError(message) from error
+        else:
+            source.before = before
+            return source
     if declined:
         message = f"{path}: no format reads this file ({'; '.join(declined)})"
         raise FormatError(message)

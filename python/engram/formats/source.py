@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from engram.errors import EngramError, FormatError
 from engram.formats.report import Entry
 
 if TYPE_CHECKING:
@@ -52,6 +53,23 @@ class GroupNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Plain:
+    """Where a file has a variable's values one after another in C order, as they lie in memory.
+
+    Attributes
+    ----------
+    file
+        A descriptor of the file, which is open as long as the source.
+    start
+        The byte of the file at which the first value begins.
+
+    """
+
+    file: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
 class ArrayNode:
     """A variable of numbers, characters or records: anything of a fixed size.
 
@@ -73,6 +91,9 @@ class ArrayNode:
         ``read(out, region)`` reads a region of the file into all of `out`, which has the region's
         shape and is contiguous or a view. Each slice of the region has a start, a stop and a step
         of at least 1 within its axis.
+    plain
+        ``plain()`` says where the file has its values as they lie in memory, so that the kernel can
+        read them; None if it has them in another form. No more is read of the file for that.
 
     """
 
@@ -83,6 +104,7 @@ class ArrayNode:
     chunks: tuple[int, ...] | None
     describe: Callable[[], tuple[Attributes, Origin]]
     read: Callable[[np.ndarray[Any, Any], Region], None]
+    plain: Callable[[], Plain | None] = lambda: None
 
     @property
     def nbytes(self) -> int:
@@ -160,13 +182,27 @@ class RaggedNode:
 Node = GroupNode | ArrayNode | TextNode | RaggedNode
 
 
+def state_of(file: Path) -> object:
+    """Return what tells a file from a later version of it."""
+    found = file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 class Source:
-    """An open file, for reading. A with-block closes it."""
+    """An open file, for reading. A with-block closes it.
+
+    Attributes
+    ----------
+    before
+        The state of the file before it was opened; None of a folder, whose files are read later.
+
+    """
 
     def __init__(self, path: Path, format_name: str) -> None:
         """Begin with nothing in it; a subclass fills `nodes`."""
         self.path = path
         self.format = format_name
+        self.before: object = None
         self.nodes: list[Node] = []
         self.left_out: list[Entry] = []
         self.noted: list[Entry] = []
@@ -181,8 +217,7 @@ class Source:
 
     def state(self) -> object:
         """Return what tells the file from a later version of it."""
-        found = self.path.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return state_of(self.path)
 
     def close(self) -> None:
         """Close the file."""
@@ -199,6 +234,17 @@ class Source:
     ) -> None:
         """Close the file."""
         self.close()
+
+
+def reading(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call what reads the file, and turn what its library raises into `FormatError`."""
+    try:
+        return call(*arguments)
+    except EngramError:
+        raise
+    except READ_ERRORS as error:
+        message = f"cannot be read: {error}. The file may be damaged; nothing was imported"
+        raise FormatError(message) from error
 
 
 class Declined(Exception):  # noqa: N818 - an answer between formats, never seen by a user

@@ -16,10 +16,11 @@ import numpy as np
 from engram import _engram
 from engram.errors import BusyError
 from engram.formats.blocks import BLOCK_BYTES, pieces, region_shape
+from engram.formats.source import reading
 from engram.member import new_member
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from engram.formats.blocks import Region
     from engram.formats.source import TextNode
@@ -46,7 +47,6 @@ def pour(
     wanted: Region,
     above: Group,
     name: str,
-    reading: Callable[..., Any],
     **more: Any,
 ) -> int:
     """Make an array of strings, and return the bytes of their UTF-8.
@@ -63,13 +63,13 @@ def pour(
     """
     shape = region_shape(wanted)
     count, total = math.prod(shape), 0
-    for block in _blocks(node, wanted, reading):
+    for block in _blocks(node, wanted):
         total += sum(map(len, block))
     new = new_member(shape=shape, **more)
     nbytes = 8 * (count + 1) + total
     allocation = _engram.allocate_text(above._namespace, above._id, name, nbytes, new)
     try:
-        _fill(_blocks(node, wanted, reading), allocation.array, count)
+        _fill(_blocks(node, wanted), allocation.array, count)
     except BaseException:
         allocation.abandon()
         raise
@@ -94,8 +94,9 @@ def _fill(blocks: Iterator[list[bytes]], memory: np.ndarray[Any, Any], count: in
         raise BusyError(message)
 
 
-def _blocks(node: TextNode, wanted: Region, reading: Callable[..., Any]) -> Iterator[list[bytes]]:
+def _blocks(node: TextNode, wanted: Region) -> Iterator[list[bytes]]:
     """Yield the strings in C order, a bounded piece of them at a time."""
+    assert node.raw is not None  # noqa: S101 - `streams` has looked
     # Only along one axis do a file's chunks follow each other as its elements do.
     chunks = node.chunks if len(node.shape) == 1 else None
     for part, _ in pieces(wanted, chunks, _TEXT_BYTES, BLOCK_BYTES):

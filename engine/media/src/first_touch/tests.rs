@@ -1,6 +1,7 @@
 //! Bytes are the same in any way, and each unit is new once.
 
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,8 +40,11 @@ proptest! {
 
     #[test]
     fn values_are_in_the_file_and_in_memory_wherever_they_are_stored(
-        stores in prop::collection::vec((0..14 * MIB, 1..6 * MIB as usize, any::<u64>()), 1..12),
+        stores in prop::collection::vec(
+            (0..14 * MIB, 1..6 * MIB as usize, any::<u64>(), 0..3_usize), 1..12),
     ) {
+        // Files that values come from: of the same filesystem, and of another one.
+        let sources = [file_of(7 * MIB), tempfile::tempfile().unwrap()];
         // Two files, the second from its second MiB on.
         let files = [file_of(8 * MIB), file_of(8 * MIB)];
         let range = Arc::new(AddressRange::reserve(16 * MIB, 16 * MIB).unwrap());
@@ -48,10 +52,16 @@ proptest! {
         range.attach(8 * MIB, 6 * MIB, &files[1], 2 * MIB, true).unwrap();
         let memory = Memory::new(&range, 0, 14 * MIB);
         let mut model = vec![0; 14 * MIB as usize];
-        for (at, len, seed) in stores {
+        for (at, len, seed, kind) in stores {
             let len = len.min((14 * MIB - at) as usize);
             let data = bytes_of(seed, len);
-            memory.write_at(at, &data);
+            if let Some(file) = sources.get(kind) {
+                let place = seed % MIB;
+                file.write_all_at(&data, place).unwrap();
+                prop_assert_eq!(memory.read_from(at, file.as_fd(), place, len).unwrap(), len);
+            } else {
+                memory.write_at(at, &data);
+            }
             model[at as usize..at as usize + len].copy_from_slice(&data);
         }
         prop_assert!(memory.read(model.len()) == model);
@@ -61,6 +71,60 @@ proptest! {
         files[1].read_exact_at(second, 2 * MIB).unwrap();
         prop_assert!(held == model);
     }
+}
+
+#[test]
+fn a_file_that_ends_gives_what_it_has_and_one_that_cannot_be_read_is_told_of() {
+    let _alone = alone();
+    let range = Arc::new(AddressRange::reserve(16 * MIB, 16 * MIB).unwrap());
+    range.attach(0, 16 * MIB, &file_of(16 * MIB), 0, true).unwrap();
+    let memory = Memory::new(&range, 0, 16 * MIB);
+    let data = bytes_of(23, 5 * MIB as usize + 7);
+    for (at, folder) in [(5, "/dev/shm"), (6 * MIB + 5, "/tmp")] {
+        let mut file = tempfile::tempfile_in(folder).unwrap();
+        file.write_all(&data).unwrap();
+        // To new pages, and to those that the process has come to.
+        for _ in 0..2 {
+            let read = memory.read_from(at, file.as_fd(), 3, 6 * MIB as usize).unwrap();
+            assert_eq!(read, data.len() - 3);
+            assert_eq!(memory.read_from(at, file.as_fd(), 6 * MIB, MIB as usize).unwrap(), 0);
+        }
+        let mut held = vec![0; data.len() - 3];
+        memory.copy_out(at, &mut held);
+        assert!(held == data[3..]);
+    }
+    let unreadable = File::options().write(true).open("/dev/null").unwrap();
+    for len in [PAGE, 2 * MIB] {
+        let refused = memory.read_from(0, unreadable.as_fd(), 0, len as usize).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EBADF));
+    }
+}
+
+#[test]
+fn bytes_of_a_file_are_filled_in_as_those_in_memory() {
+    let _alone = alone();
+    let data = bytes_of(29, 3 * MIB as usize);
+    let from = file_of(4 * MIB);
+    from.write_all_at(&data, 9).unwrap();
+    let file = file_of(8 * MIB);
+    let kept = FirstTouch::keep(&file, 0, 0..8 * MIB).unwrap();
+    let range = AddressRange::reserve(8 * MIB, 8 * MIB).unwrap();
+    range.attach(0, 8 * MIB, &file, 0, true).unwrap();
+    for (way, at) in [(FillBy::Call, 5), (FillBy::Populated, 4 * MIB + 5)] {
+        // SAFETY: the range is attached for writing, and this thread has it alone.
+        let filled = unsafe {
+            let to = range.base().add(at as usize);
+            kept.fill(way, at, to, Incoming::File(from.as_fd(), 9), data.len())
+        };
+        assert_eq!(filled.unwrap(), data.len());
+        let mut held = vec![0; data.len()];
+        file.read_exact_at(&mut held, at).unwrap();
+        assert!(held == data, "{way:?}");
+    }
+    // A call that was always refused would fill nothing.
+    // SAFETY: the descriptor is open.
+    let written = unsafe { kept.write(MIB, Incoming::File(from.as_fd(), 9), MIB as usize) };
+    assert!(written > 0);
 }
 
 #[test]
@@ -93,7 +157,7 @@ fn pages_that_take_no_faults_are_written_through_memory() {
     // SAFETY: the range is attached for writing, and this thread has it alone.
     unsafe {
         let data = bytes_of(3, 2 * MIB as usize);
-        range.store(4 * MIB, data.as_ptr(), data.len());
+        range.store(4 * MIB, Incoming::Memory(data.as_ptr()), data.len()).unwrap();
         assert!(!range.is_new(4 * MIB, 2 * MIB as usize), "it has been come to");
     }
 }
@@ -109,9 +173,10 @@ fn a_long_store_where_all_was_come_to_is_one_run() {
     for _ in 0..2 {
         // SAFETY: the range is attached for writing, and this thread has it alone.
         let stored = unsafe {
-            kept.store(2 * MIB, range.base().add(2 * MIB as usize), data.as_ptr(), data.len())
+            let from = Incoming::Memory(data.as_ptr());
+            kept.store(2 * MIB, range.base().add(2 * MIB as usize), from, data.len())
         };
-        assert_eq!(stored, data.len());
+        assert_eq!(stored.unwrap(), data.len());
     }
     assert!(!kept.is_untouched(2 * MIB) && !kept.is_untouched(10 * MIB));
     assert_eq!(kept.run(2 * MIB, 9 * MIB), 9 * MIB);
@@ -133,7 +198,11 @@ fn a_call_maps_no_page_and_populated_pages_are_mapped() {
     };
     for (way, at) in [(FillBy::Call, MIB as usize + 5), (FillBy::Populated, 4 * MIB as usize + 5)] {
         // SAFETY: as above.
-        unsafe { kept.fill(way, at as u64, range.base().add(at), data.as_ptr(), data.len()) };
+        let filled = unsafe {
+            let from = Incoming::Memory(data.as_ptr());
+            kept.fill(way, at as u64, range.base().add(at), from, data.len())
+        };
+        assert_eq!(filled.unwrap(), data.len());
         assert_eq!(faults(at + MIB as usize) > 0, way == FillBy::Call, "{way:?}");
         let mut held = vec![0; data.len()];
         file.read_exact_at(&mut held, at as u64).unwrap();
@@ -205,8 +274,9 @@ fn a_file_that_refuses_is_written_through_memory() {
     let data = bytes_of(7, 2 * MIB as usize);
     // SAFETY: the range is attached for writing, and the vector is another place.
     unsafe {
-        assert_eq!(kept.write(0, data.as_ptr(), data.len()), 0);
-        kept.fill(FillBy::Call, 0, range.base(), data.as_ptr(), data.len());
+        let from = Incoming::Memory(data.as_ptr());
+        assert_eq!(kept.write(0, from, data.len()), 0);
+        kept.fill(FillBy::Call, 0, range.base(), from, data.len()).unwrap();
     }
     let mut held = vec![0; data.len()];
     file.read_exact_at(&mut held, 0).unwrap();
@@ -217,6 +287,8 @@ fn a_file_that_refuses_is_written_through_memory() {
 fn beyond_what_a_process_may_write_to_files_memory_serves() {
     let _alone = alone();
     let file = file_of(8 * MIB);
+    let from = file_of(4 * MIB);
+    from.write_all_at(&bytes_of(5, 4 * MIB as usize), 0).unwrap();
     // SAFETY: the child leaves by `_exit`, whatever happens; glibc's allocator survives the fork.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -230,8 +302,11 @@ fn beyond_what_a_process_may_write_to_files_memory_serves() {
             // So a call would be made.
             TIMES.took(FillBy::Populated, MIB, Duration::from_secs(9));
             // SAFETY: the range is attached for writing, and the vector is another place.
-            unsafe { range.store(MIB, data.as_ptr(), data.len()) };
-            attached && limited
+            let stored = unsafe { range.store(MIB, Incoming::Memory(data.as_ptr()), data.len()) };
+            FILE_TIMES.took(FillBy::Populated, MIB, Duration::from_secs(9));
+            let memory = Memory::new(&Arc::new(range), 0, 8 * MIB);
+            let read = memory.read_from(5 * MIB, from.as_fd(), 0, 2 * MIB as usize);
+            attached && limited && stored.is_ok() && read.is_ok()
         });
         // SAFETY: always sound.
         unsafe { libc::_exit(i32::from(!stored)) };
@@ -243,6 +318,8 @@ fn beyond_what_a_process_may_write_to_files_memory_serves() {
     let mut held = vec![0; 4 * MIB as usize];
     file.read_exact_at(&mut held, MIB).unwrap();
     assert!(held == bytes_of(5, 4 * MIB as usize));
+    file.read_exact_at(&mut held[..2 * MIB as usize], 5 * MIB).unwrap();
+    assert!(held[..2 * MIB as usize] == bytes_of(5, 2 * MIB as usize));
 }
 
 #[test]

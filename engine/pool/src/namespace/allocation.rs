@@ -3,6 +3,9 @@
 //! The space lies in the realm into which the object falls. While it is filled, the group can move
 //! to another realm; then the value is copied there when it is published.
 
+use std::io;
+use std::os::fd::BorrowedFd;
+
 use super::Namespace;
 use super::retry::Retry;
 use engram_base::error::Result;
@@ -38,6 +41,26 @@ impl Allocation {
     /// If `data` goes beyond what was allocated.
     pub fn write_at(&self, offset: u64, data: &[u8]) {
         self.space.write_at(offset, data);
+    }
+
+    /// Fills the memory from an offset on with `len` bytes of a file, from its byte `at` on; says
+    /// how many, which are fewer where the file ends.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read. The memory holds anything then.
+    ///
+    /// # Panics
+    ///
+    /// If they would go beyond what was allocated.
+    pub fn read_from(
+        &self,
+        offset: u64,
+        file: BorrowedFd<'_>,
+        at: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        self.space.read_from(offset, file, at, len)
     }
 
     /// Whether so many bytes are better copied to an offset from elsewhere, by `write_at`, than

@@ -138,8 +138,9 @@ class FITSSource(Source):
         shape = _shape(hdu.header)
         dtype = np.dtype(header.IMAGES[hdu.header["BITPIX"]])
         offset = self._place(hdu, math.prod(shape) * dtype.itemsize)
-        read = Values(self._file, Header(dtype, shape, fortran=False), offset).read
-        return ArrayNode(name, shape, dtype, header.dims(hdu.header, shape), None, describe, read)
+        values = Values(self._file, Header(dtype, shape, fortran=False), offset)
+        dims, ways = header.dims(hdu.header, shape), (values.read, values.plain)
+        return ArrayNode(name, shape, dtype, dims, None, describe, *ways)
 
     def _compressed(self, name: str, hdu: Any, describe: Any) -> ArrayNode | GroupNode:
         """Return the node of a tile-compressed image, whose values are those decompressed."""
@@ -176,7 +177,8 @@ class FITSSource(Source):
             values.read(rows, region)
             layout.pour(rows, out)
 
-        return ArrayNode(name, (count,), layout.dtype, None, None, describe, read)
+        plain = values.plain if layout.stored == layout.dtype else lambda: None
+        return ArrayNode(name, (count,), layout.dtype, None, None, describe, read, plain)
 
     def _place(self, hdu: Any, nbytes: int) -> int:
         """Return where an HDU's values lie, and see that so many bytes are there."""

@@ -104,9 +104,9 @@ def build(dtype: DType, words: Words | None = None) -> h5t.TypeID:
 def in_memory(tid: h5t.TypeID) -> h5t.TypeID:
     """Return the type of the values that go to or come from a datatype: `tid.dtype`, as they lie.
 
-    Enumerations, bit fields, opaque values and strings are moved as bytes, which converts nothing;
-    numbers are converted where the file's are of a width or precision of their own. What is of
-    variable length is moved as objects.
+    Enumerations, bit fields, opaque values and strings are moved as bytes, which converts nothing.
+    Numbers are converted where the file's are of a width or precision of their own, and so are
+    enumerations that h5py has as `bool`. What is of variable length is moved as objects.
     """
     kind = tid.get_class()
     if kind == h5t.VLEN or (kind == h5t.STRING and tid.is_variable_str()):
@@ -124,7 +124,8 @@ def in_memory(tid: h5t.TypeID) -> h5t.TypeID:
         made = tid.copy()
         made.set_strpad(h5t.STR_NULLPAD)
         return made
-    if kind in {h5t.ENUM, h5t.BITFIELD, h5t.OPAQUE, h5t.STRING}:
+    is_as_wide = tid.get_size() == tid.dtype.itemsize  # not of a wide `bool`
+    if kind in {h5t.ENUM, h5t.BITFIELD, h5t.OPAQUE, h5t.STRING} and is_as_wide:
         return tid.copy()
     return h5t.py_create(tid.dtype, logical=True)
 

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5ds, h5f, h5g, h5o, h5p, h5r, h5s, h5t
+from h5py import h5a, h5d, h5ds, h5f, h5fd, h5g, h5o, h5p, h5r, h5s, h5t
 
 from engram.errors import BusyError, FormatError
 from engram.formats.hdf5 import types as h5types
 from engram.formats.hdf5.build import in_memory
+from engram.formats.source import Plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,9 +107,21 @@ class Kind:
 
     @property
     def memory(self) -> h5t.TypeID:
-        """The type that its values have in memory, to which HDF5 can bring them."""
+        """The type that its values have in memory, to which HDF5 can bring them.
+
+        Raises
+        ------
+        ValueError
+            Its values are of another size than those of `plain`: HDF5 would write beyond them.
+
+        """
         if self._memory is None:
-            self._memory = h5t.py_create(self.dtype) if self.is_text else in_memory(self.tid)
+            found = h5t.py_create(self.dtype) if self.is_text else in_memory(self.tid)
+            nbytes = self.plain.itemsize * math.prod(self.inner)
+            if found.get_size() != nbytes:
+                message = f"its values are of {found.get_size()} bytes, and of {nbytes} in memory"
+                raise ValueError(message)
+            self._memory = found
         return self._memory
 
 
@@ -312,6 +326,26 @@ class Dataset(Owner):
             return None
         chunks: Shape = self.plist.get_chunk()
         return chunks
+
+    def plain(self, kind: Kind) -> Plain | None:
+        """Say where its values lie as they are in memory by `kind`; None if HDF5 has to help.
+
+        HDF5 has to help where it converts values, puts them together, or holds some back, as it may
+        in a file that this process writes to.
+        """
+        file = self.file.id
+        if (
+            self.shape is None
+            or self.plist.get_layout() != h5d.CONTIGUOUS
+            or self.plist.get_external_count()
+            or not kind.memory.equal(kind.tid)
+            or file.get_intent() != h5f.ACC_RDONLY
+            or file.get_access_plist().get_driver() != h5fd.SEC2
+        ):
+            return None
+        at, nbytes = self.id.get_offset(), kind.nbytes * math.prod(self.shape)
+        is_whole = at is not None and self.id.get_storage_size() == nbytes
+        return Plain(file.get_vfd_handle(), at) if is_whole else None
 
     @property
     def has_dimension_list(self) -> bool:

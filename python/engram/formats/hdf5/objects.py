@@ -254,7 +254,8 @@ def dataset_nodes(source: Source, dataset: Dataset, path: str) -> list[Node]:
     def read(out: Array, region: Region) -> None:
         slabs.read(dataset, out, region)
 
-    return [ArrayNode(path, whole, kind.plain, dims, units, describe, read)]
+    plain = functools.partial(dataset.plain, kind)
+    return [ArrayNode(path, whole, kind.plain, dims, units, describe, read, plain)]
 
 
 def _in_parts(source: Source, dataset: Dataset, path: str, problem: str) -> list[Node]:

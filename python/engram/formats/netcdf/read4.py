@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from engram.formats.blocks import Region
     from engram.formats.hdf5.low import Dataset, Owner
     from engram.formats.netcdf.structure4 import Place, Variable
-    from engram.formats.source import Attributes, Origin
+    from engram.formats.source import Attributes, Origin, Plain
 
 Array = np.ndarray[Any, Any]
 
@@ -131,10 +131,10 @@ class NetCDF4Source(Source):
                 )
             )
             return
-        read = functools.partial(_read, variable)
-        dtype = kind.plain
+        read, plain = functools.partial(_read, variable), functools.partial(_plain, variable)
+        dtype, chunks = kind.plain, dataset.chunks
         self.nodes.append(
-            ArrayNode(path, variable.shape, dtype, dims, dataset.chunks, describe, read)
+            ArrayNode(path, variable.shape, dtype, dims, chunks, describe, read, plain)
         )
 
     def _add_parts(
@@ -303,6 +303,12 @@ def _read(variable: Variable, out: Array, region: Region) -> None:
         out[...] = _fill(variable)
     if 0 not in region_shape(there):
         slabs.read(dataset, out[place], there, variable.kind)
+
+
+def _plain(variable: Variable) -> Plain | None:
+    """Say where the values of a variable lie plainly: not where its dataset ends earlier."""
+    dataset = variable.dataset
+    return dataset.plain(variable.kind) if variable.shape == dataset.shape else None
 
 
 def _there(variable: Variable, region: Region) -> tuple[Region, Region]:

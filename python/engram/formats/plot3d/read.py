@@ -194,11 +194,14 @@ class Plot3DSource(Source):
             dtype = np.dtype("i4" if array == IBLANK else f"f{layout.real}")
             dtype = dtype.newbyteorder(layout.order)
             path = f"{name}/{array}".strip("/")
-            chunks, read = None, self._read(path, block, dtype, place)
-            if self._numbers is not None:
-                chunks = block.shape
             describe = functools.partial(_said, {}, {"format": self.format})
-            self.nodes.append(ArrayNode(path, block.shape, dtype, dims, chunks, describe, read))
+            chunks: tuple[int, ...] | None = None
+            if self._numbers is None:
+                there = Values(self._file, Header(dtype, block.shape, fortran=False), place)
+                ways: tuple[Any, ...] = (there.read, there.plain)
+            else:
+                chunks, ways = block.shape, (self._read_text(path, block, dtype, place),)
+            self.nodes.append(ArrayNode(path, block.shape, dtype, dims, chunks, describe, *ways))
             place += block.points * layout.size(array)
         return place + layout.marker
 
@@ -212,11 +215,10 @@ class Plot3DSource(Source):
         found = np.frombuffer(self._file.read(count * dtype.itemsize), dtype)
         return list(found.astype(dtype.newbyteorder("=")))
 
-    def _read(self, path: str, block: layouts.Block, dtype: np.dtype[Any], place: int) -> Any:
-        """Return the reader of an array."""
+    def _read_text(self, path: str, block: layouts.Block, dtype: np.dtype[Any], place: int) -> Any:
+        """Return the reader of an array in a text."""
         numbers = self._numbers
-        if numbers is None:
-            return Values(self._file, Header(dtype, block.shape, fortran=False), place).read
+        assert numbers is not None  # noqa: S101 - it is one
 
         def read(out: Array, region: Region) -> None:
             with self._telling(path):
