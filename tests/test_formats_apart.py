@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import engram.formats
 from support import in_child
 
-ROOT = Path(__file__).resolve().parents[1]
+if TYPE_CHECKING:
+    from pathlib import Path
 
-FOLDER = Path(engram.formats.__file__).parent
-SHARED = {
-    "__init__",  # the public door
-    "gather",  # from a pool to a tree
-    "load",  # from a source to a pool
-    "many",  # many files into a pool
-    "save",  # from a tree to a file
-    "stream",  # from a source to a pool: strings, piece by piece
-    "worker",  # a process that does so
-}
 LIBRARIES = ("h5py", "netCDF4", "zarr", "astropy", "cfgrib", "eccodes", "xarray")
-
-
-def test_the_contract_names_every_module_that_is_to_know_nothing_of_pools() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (contract,) = (
-        each
-        for each in contracts["tool"]["importlinter"]["contracts"]
-        if each["id"] == "formats-know-no-pool"
-    )
-    there = {path.stem for path in FOLDER.iterdir() if path.suffix == ".py" or path.is_dir()}
-    named = {str(name).removeprefix("engram.formats.") for name in contract["source_modules"]}
-    assert named == there - SHARED - {"__pycache__"}
 
 
 def test_formats_load_no_library_until_a_file_is_opened(tmp_path: Path) -> None:

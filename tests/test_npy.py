@@ -388,7 +388,7 @@ def test_a_damaged_member_fails_by_name(pool: engram.Pool, tmp_path: Path, save:
 
 def test_a_file_that_changes_while_it_is_read_is_refused(pool: engram.Pool, tmp_path: Path) -> None:
     file = tmp_path / "x.npy"
-    np.save(file, np.zeros(5_000_000))
+    np.save(file, np.zeros(10_000_000))
     pieces = []
 
     def change(progress: Any) -> None:
