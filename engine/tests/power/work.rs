@@ -9,7 +9,7 @@ use std::sync::Arc;
 use engram::query::ast::Literal;
 use engram::{
     Clash, CreateOptions, DType, Durability, Flush, IndexMode, IndexSettings, Kind, Layout, Member,
-    Mode, NewObject, Payload, Placement, Pool, Properties, Realm, Value,
+    Mode, NewObject, Payload, Placement, Pool, Properties, Realm, RealmAllocation, Value,
 };
 
 use super::common::grids::{chunked, whole};
@@ -229,36 +229,33 @@ impl<'p> Worker<'p> {
     }
 
     fn allocations(&mut self) {
-        self.whole("allocate", |w| {
-            let (new, data) = w.object(9_000);
-            let realm = w.realm();
-            let space = realm.allocate(realm.root(), "b/made", &new, 72_000, KEEP).expect("space");
-            space.write(&data);
-            space.publish().expect("published");
+        self.allocate("allocate", "b/made", RealmAllocation::write);
+        self.allocate("allocate, and fill once more", "b/again", |space, data| {
+            space.write(&vec![1; data.len()]);
+            space.write_at(0, data);
         });
-        self.whole("allocate, and fill once more", |w| {
-            let (new, data) = w.object(9_000);
-            let realm = w.realm();
-            let space = realm.allocate(realm.root(), "b/again", &new, 72_000, KEEP).expect("space");
-            space.write(&vec![1; 72_000]);
-            space.write_at(0, &data);
-            space.publish().expect("published");
-        });
-        self.whole("allocate, and fill from a file", |w| {
-            let (new, data) = w.object(9_000);
-            let realm = w.realm();
-            let space = realm.allocate(realm.root(), "b/read", &new, 72_000, KEEP).expect("space");
-            space.write(&vec![1; 72_000]);
+        self.allocate("allocate, and fill from a file", "b/read", |space, data| {
+            space.write(&vec![1; data.len()]);
             let mut file = tempfile::tempfile().expect("a file");
-            file.write_all(&data).expect("room");
-            assert_eq!(space.read_from(0, file.as_fd(), 0, 72_000).expect("readable"), 72_000);
-            space.publish().expect("published");
+            file.write_all(data).expect("room");
+            let read = space.read_from(0, file.as_fd(), 0, data.len()).expect("readable");
+            assert_eq!(read, data.len());
         });
         self.whole("allocate and give up", |w| {
             let (new, data) = w.object(9_000);
             let realm = w.realm();
             let space = realm.allocate(realm.root(), "b/lost", &new, 72_000, KEEP).expect("space");
             space.write(&data);
+        });
+    }
+
+    fn allocate(&mut self, what: &str, path: &str, fill: impl FnOnce(&RealmAllocation, &[u8])) {
+        self.whole(what, |w| {
+            let (new, data) = w.object(9_000);
+            let realm = w.realm();
+            let space = realm.allocate(realm.root(), path, &new, 72_000, KEEP).expect("space");
+            fill(&space, &data);
+            space.publish().expect("published");
         });
     }
 
