@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from astropy.io import fits
 from h5py import h5d, h5p, h5s, h5t
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import engram
@@ -21,6 +21,7 @@ import engram.array
 from engram.errors import ArgumentError, BusyError, FormatError
 from engram.formats.blocks import start_of
 from engram.formats.fill import Filling
+from engram.formats.hdf5 import low
 from engram.formats.load import Loader
 from engram.formats.npy import NpySource
 from engram.formats.registry import open_source
@@ -109,6 +110,15 @@ def external(path: Path) -> None:
     with h5py.File(path, "w") as file:
         other = [(str(path.with_suffix(".raw")), 0, data.nbytes)]
         file.create_dataset("x", data=data, external=other)
+
+
+def virtual(path: Path) -> None:
+    """Make a file whose values are those of a dataset in another one."""
+    hdf5(path.with_name("source.hdf"), "f4")
+    layout = h5py.VirtualLayout(SHAPE, "f4")
+    layout[...] = h5py.VirtualSource(path.with_name("source.hdf"), "x", SHAPE)
+    with h5py.File(path, "w") as file:
+        file.create_virtual_dataset("x", layout)
 
 
 def unwritten(path: Path) -> None:
@@ -202,6 +212,7 @@ OTHERS: dict[str, Callable[[Path], None]] = {
     "chunks.h5": chunked,
     "external.h5": external,
     "unwritten.h5": unwritten,
+    "virtual.h5": virtual,
     "spaced.h5": spaced,
     "fortran.npy": lambda path: np.save(path, np.asfortranarray(values("f4"))),
     "packed.npz": packed,
@@ -284,6 +295,9 @@ parts = st.tuples(
 )
 
 
+@example(part=(slice(0, 40, 2), slice(0, 60), slice(0, 50)), name="v.nc")
+@example(part=(slice(3, 9), slice(0, 60), slice(0, 50)), name="image.fits")
+@example(part=(slice(7, 8), slice(0, 60), slice(0, 50, 3)), name="f4.h5")
 @given(part=parts, name=st.sampled_from(["f4.h5", "v.nc", "c.npy", "image.fits"]))
 def test_parts_of_plain_values_are_those_that_the_format_reads(
     pool: engram.Pool, files: dict[str, Path], part: tuple[slice, ...], name: str
@@ -324,6 +338,19 @@ def test_wide_bools_are_those_of_h5py(pool: engram.Pool, files: dict[str, Path])
             assert file["x"].id.get_type() == original["x"].id.get_type()
             assert_same(file["x"][...], original["x"][...])
             assert_same(file["pairs"]["is"], original["pairs"]["is"])
+
+
+def test_a_type_of_another_size_than_its_values_is_refused(
+    pool: engram.Pool, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engram.formats.hdf5.low.in_memory", lambda tid: tid.copy())
+    low._kind.cache_clear()
+    try:
+        with pytest.raises(FormatError, match=r"its values are of 4 bytes, and of 1 in memory"):
+            engram.import_file(files["bools.h5"], pool)
+    finally:
+        low._kind.cache_clear()
+    assert len(pool) == 0
 
 
 def test_a_large_piece_is_copied_by_several_threads(

@@ -336,13 +336,12 @@ class Dataset(Owner):
         file = self.file.id
         if (
             self.shape is None
-            or self.plist.get_layout() != h5d.CONTIGUOUS
-            or self.plist.get_external_count()
             or not kind.memory.equal(kind.tid)
             or file.get_intent() != h5f.ACC_RDONLY
             or file.get_access_plist().get_driver() != h5fd.SEC2
         ):
             return None
+        # HDF5 knows no offset of chunks, of virtual or compact values, and of those elsewhere.
         at, nbytes = self.id.get_offset(), kind.nbytes * math.prod(self.shape)
         is_whole = at is not None and self.id.get_storage_size() == nbytes
         return Plain(file.get_vfd_handle(), at) if is_whole else None
